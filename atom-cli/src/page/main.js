@@ -2,7 +2,7 @@
 // Tabs, search, keyboard, and the address of the page, which says what is shown.
 
 class ReportPage {
-  constructor(model) {
+  constructor(model, roofs) {
     this.model = model;
     const { profile } = model;
     byId("title").textContent = `${profile.tool} of ${profile.program.path.split("/").pop()}`;
@@ -15,6 +15,7 @@ class ReportPage {
     this.open = open;
     this.map = new TreeMap(model, open);
     this.calls = new CallView(model, open);
+    this.roofline = new Roofline(model, roofs, open);
     this.code = new CodeView(model, open);
     this.grids = new Map();
     this.tabs();
@@ -35,7 +36,7 @@ class ReportPage {
 
   tabs() {
     const tables = this.model.tables.map((table, at) => [`table-${at}`, table.name]);
-    const all = [["overview", "Overview"], ...(this.calls.has ? [["calls", "Call graph"]] : []), ...tables];
+    const all = [["overview", "Overview"], ...(this.roofline.has ? [["roofline", "Roofline"]] : []), ...(this.calls.has ? [["calls", "Call graph"]] : []), ...tables];
     for (const [id, name] of all) {
       const button = element("button", name);
       button.setAttribute("role", "tab");
@@ -88,7 +89,7 @@ class ReportPage {
       button.tabIndex = button.dataset.tab === tab ? 0 : -1;
     }
     const panel = proc ? "code-panel" : tab.startsWith("table-") ? "table" : tab;
-    for (const id of ["overview", "table", "calls", "code-panel"]) byId(id).hidden = id !== panel;
+    for (const id of ["overview", "table", "calls", "roofline", "code-panel"]) byId(id).hidden = id !== panel;
     this.grid = null;
     if (proc) {
       const [object, address] = proc.split(":");
@@ -98,6 +99,8 @@ class ReportPage {
       this.table(Number(tab.split("-")[1]));
     } else if (panel === "calls" && !this.calls.flame) {
       this.calls.make();
+    } else if (panel === "roofline") {
+      this.roofline.draw();
     }
     this.search();
   }
@@ -106,6 +109,7 @@ class ReportPage {
     const text = byId("find").value;
     if (this.grid) this.grid.search(text);
     if (!byId("overview").hidden) this.map.search(text);
+    if (!byId("roofline").hidden) this.roofline.search(text);
     if (!byId("calls").hidden) this.calls.search(text);
   }
 
@@ -193,8 +197,8 @@ function markDark() {
   themeSwitch(byId("theme"));
   markDark();
   byId("theme").addEventListener("click", markDark);
-  const [profile, code, short] = await Promise.all(["profile", "code", "short"].map(pageData));
-  globalThis.report = new ReportPage(new Model(profile, code, short));
+  const [profile, code, short, roofs] = await Promise.all(["profile", "code", "short", "roofs"].map(pageData));
+  globalThis.report = new ReportPage(new Model(profile, code, short), roofs);
   document.documentElement.dataset.state = "ready";
   document.dispatchEvent(new Event("page-ready"));
 })();

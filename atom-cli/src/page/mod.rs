@@ -10,19 +10,22 @@ use std::path::{Path, PathBuf};
 
 use atom_core::Result;
 use atom_core::emit::Sink;
+use clap::Args;
 use page::{D3_HIERARCHY, FLAME, GRID, Page};
 use profile::{By, Profile, Readers};
+use serde::Serialize;
 
 use crate::annotate;
 use crate::output::{AsWrite, PendingFile};
 
 const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("model.js"),
     include_str!("overview.js"),
     include_str!("tree.js"),
     include_str!("calls.js"),
+    include_str!("roofline.js"),
     include_str!("code.js"),
     include_str!("main.js"),
 ];
@@ -42,12 +45,51 @@ fn short_names(profile: &Profile) -> serde_json::Value {
         .into()
 }
 
+/// What a roofline picture needs besides the profile.
+#[derive(Args, Serialize)]
+pub struct Roofs {
+    /// With --html: run time of the original program in seconds, for the roofline picture of `mix` [default: the time of the run]
+    #[arg(long, value_name = "S", requires = "html", value_parser = quantity)]
+    pub seconds: Option<f64>,
+    /// With --html: floating-point operations that the machine does in a second at most, such as 100G
+    #[arg(long, value_name = "N", requires = "html", value_parser = quantity)]
+    pub peak_flops: Option<f64>,
+    /// With --html: bytes that the machine moves in a second at most, such as 20G
+    #[arg(long, value_name = "N", requires = "html", value_parser = quantity)]
+    pub bandwidth: Option<f64>,
+}
+
+/// Reads a positive number, which may end in k, M, G, T or P: powers of 1,000.
+fn quantity(text: &str) -> std::result::Result<f64, String> {
+    let scale = match text.chars().last() {
+        Some('k' | 'K') => 1e3,
+        Some('M') => 1e6,
+        Some('G') => 1e9,
+        Some('T') => 1e12,
+        Some('P') => 1e15,
+        _ => 1.0,
+    };
+    let digits = match scale {
+        1.0 => text,
+        _ => &text[..text.len() - 1],
+    };
+    match digits.trim_end().parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number * scale),
+        _ => Err("a number above 0 is needed, such as 1.5 or 100G".into()),
+    }
+}
+
 /// Writes the page of a profile. Source files are also looked for in the folders `sources`. Returns a message for each
 /// object whose code could not be shown.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(out: &Path, profile: &Profile, sources: &[PathBuf]) -> Result<Vec<String>> {
+pub fn write(
+    out: &Path,
+    profile: &Profile,
+    sources: &[PathBuf],
+    roofs: &Roofs,
+) -> Result<Vec<String>> {
     let counts = annotate::counts_of(profile);
     let code = code::Embedded::new(profile, &counts, sources);
     let mut shown = profile.clone();
@@ -67,9 +109,26 @@ pub fn write(out: &Path, profile: &Profile, sources: &[PathBuf]) -> Result<Vec<S
             ("profile", shown.to_json()),
             ("code", code.json().to_string()),
             ("short", short_names(profile).to_string()),
+            ("roofs", serde_json::json!(roofs).to_string()),
         ],
         scripts: &scripts,
     };
     PendingFile::write(out, |to: &mut dyn Sink| page.write(&mut AsWrite(to)), 0o644)?.commit()?;
     Ok(code.problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantity;
+
+    #[test]
+    fn quantities_have_prefixes() {
+        assert_eq!(quantity("1.5"), Ok(1.5));
+        assert_eq!(quantity("100G"), Ok(1e11));
+        assert_eq!(quantity("2.5 k"), Ok(2500.0));
+        assert_eq!(quantity("1e3M"), Ok(1e9));
+        for wrong in ["", "G", "-1", "0", "1GG", "inf", "nan", "1X"] {
+            assert!(quantity(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -94,6 +94,8 @@ struct View {
     /// With --html: look for source files in this folder too; may be repeated
     #[arg(long, value_name = "FOLDER", requires = "html")]
     source: Vec<PathBuf>,
+    #[command(flatten)]
+    roofs: crate::page::Roofs,
     /// Write the file of another program; profiles of several tools may be given
     #[arg(
         long,
@@ -207,7 +209,7 @@ fn view(args: &View) -> Result<()> {
         }
     };
     if let Some(path) = &args.html {
-        let problems = crate::page::write(path, &profile, &args.source)?;
+        let problems = crate::page::write(path, &profile, &args.source, &args.roofs)?;
         problems.iter().for_each(|p| note(p));
         return Ok(());
     }
