@@ -242,6 +242,32 @@ fn hard_branches_and_long_tables() {
 }
 
 #[test]
+fn branches_with_a_predictor_are_ordered_by_mispredictions() {
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(8);
+        let columns = profile["tables"][0]["columns"].as_array_mut().unwrap();
+        for (name, values) in [("2-bit", [9; 8]), ("gshare", [1, 1, 8, 1, 1, 7, 0, 0])] {
+            columns.push(json!({"name": name, "type": "count", "role": "measure", "sum": "add", "values": values}));
+        }
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const bars = all("#top .bars")[1];
+        return { title: bars.previousSibling.textContent, names: [...bars.querySelectorAll(".name")].map((e) => e.textContent),
+            counts: [...bars.querySelectorAll(".count:not(.soft)")].map((e) => e.textContent) };
+        "##,
+    );
+    assert_eq!(found["title"], "Branches by mispredictions (gshare)");
+    assert_eq!(strings(&found, "names")[..2], ["proc_2", "proc_5"]);
+    assert_eq!(strings(&found, "counts"), ["8", "7", "1", "1", "1", "1"]);
+}
+
+#[test]
 fn the_address_tells_what_is_shown() {
     let Some((folder, sample)) = page(|sample| sample.blocks("other")) else {
         return;

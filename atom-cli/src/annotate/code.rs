@@ -159,14 +159,10 @@ impl Code<'_> {
                 annotated.insts.push(inst);
             }
         }
-        let executions = |block: BlockId| {
-            let counts = counts.measures.first()?.objects.get(self.index)?;
-            Some(counts.at(self.cfg.block_pc(block)))
-        };
-        let branch = |block: BlockId| {
-            let last = self.cfg.inst_pc(self.cfg.block(block).last());
-            counts.branches.get(&(self.index, last)).copied()
-        };
+        let last = |block: BlockId| self.cfg.inst_pc(self.cfg.block(block).last());
+        let executions =
+            |block: BlockId| counts.executions(self.index, self.cfg.block_pc(block), last(block));
+        let branch = |block: BlockId| counts.branches.get(&(self.index, last(block))).copied();
         annotated.loops = loops::of(self.cfg, &graph, executions, branch);
         annotated
     }

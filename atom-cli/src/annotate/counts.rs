@@ -69,6 +69,8 @@ pub struct Measure {
     pub unit: String,
     /// Sum over the whole profile.
     pub total: u64,
+    /// It counts executions of the instructions.
+    pub is_executions: bool,
     /// Counts by object.
     pub objects: Vec<Counts>,
 }
@@ -105,11 +107,47 @@ impl CodeCounts {
         let value = |measure: &Measure| measure.objects.get(object).map_or(0, |c| c.at(address));
         self.measures.iter().map(value).collect()
     }
+
+    /// Executions of the block from `first` to the instruction `last`; `None` if the profile does not tell them.
+    pub fn executions(&self, object: usize, first: u64, last: u64) -> Option<u64> {
+        let mut measures = self.measures.iter();
+        if let Some(measure) = measures.find(|measure| measure.is_executions) {
+            return Some(measure.objects.get(object)?.at(first));
+        }
+        let branch = self.branches.get(&(object, last))?;
+        Some(branch.taken.saturating_add(branch.not_taken))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn executions_are_not_taken_from_other_events() {
+        let mut of_object = Counts::default();
+        of_object.add_instruction(0x10, 7);
+        let measure = |is_executions| Measure {
+            name: "misses".into(),
+            unit: String::new(),
+            total: 7,
+            is_executions,
+            objects: vec![of_object.clone()],
+        };
+        let branch = Branch {
+            taken: 2,
+            not_taken: 3,
+        };
+        let mut counts = CodeCounts {
+            measures: vec![measure(false)],
+            branches: BTreeMap::from([((0, 0x14), branch)]),
+            ..CodeCounts::default()
+        };
+        assert_eq!(counts.executions(0, 0x10, 0x14), Some(5));
+        assert_eq!(counts.executions(0, 0x10, 0x12), None);
+        counts.measures.push(measure(true));
+        assert_eq!(counts.executions(0, 0x10, 0x14), Some(7));
+    }
 
     #[test]
     fn runs_and_instructions_are_asked_alike() {

@@ -45,6 +45,7 @@ pub fn read(profile: &Profile) -> CodeCounts {
                     name: column.name.clone(),
                     unit: column.unit.clone().unwrap_or_default(),
                     total,
+                    is_executions: is_by_instruction(column) || column.name == EXECUTIONS,
                     objects,
                 });
             }

@@ -82,6 +82,13 @@ function drawTop(model, open) {
   }
 }
 
+// Wrong predictions of a branch by the best model that was simulated; executions against its usual direction if there is none.
+function mispredicted(model, table) {
+  const column = ["tage", "gshare", "2-bit"].map((name) => model.column(table, name)).find(Boolean);
+  if (!column) return { title: "Hard to predict: against the usual direction", hint: "executions against the usual direction", of: (row) => against(model, table, row) };
+  return { title: `Branches by mispredictions (${column.name})`, hint: "wrong predictions", of: (row) => value(column.values[row]) || 0 };
+}
+
 // Executions of a branch against its usual direction: what the best static prediction gets wrong.
 function against(model, table, row) {
   const number = (name) => value(model.column(table, name).values[row]) || 0;
@@ -90,16 +97,17 @@ function against(model, table, row) {
 
 function drawBranches(model, table, open) {
   const rows = Array.from({ length: table.rows }, (_, row) => row);
-  const hard = rows.map((row) => ({ row, count: against(model, table, row) })).filter((r) => r.count);
+  const { title, hint, of } = mispredicted(model, table);
+  const hard = rows.map((row) => ({ row, count: of(row) })).filter((r) => r.count);
   const whole = hard.reduce((sum, r) => sum + r.count, 0);
   hard.sort((a, b) => b.count - a.count);
   const label = (row) => table.columns.filter((c) => c.type === "text" || c.type === "place")
     .map((c) => model.text(table, c, row)).filter(Boolean).map((t) => t.split("/").pop()).join("  ");
   const list = hard.slice(0, TOP).map(({ row, count }) => ({
     name: label(row) || model.address(model.place(table, row).object, model.place(table, row).address),
-    count, place: model.place(table, row), title: "executions against the usual direction",
+    count, place: model.place(table, row), title: hint,
   }));
-  if (list.length) bars("Hard to predict: against the usual direction", list, whole, open);
+  if (list.length) bars(title, list, whole, open);
 }
 
 function drawData(model, table) {
