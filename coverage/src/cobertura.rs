@@ -123,7 +123,7 @@ fn write_class(to: &mut dyn Write, path: &str, file: &File) -> io::Result<()> {
         let rate = u32::from(function.entries != 0);
         writeln!(
             to,
-            "<method name=\"{}\" signature=\"\" line-rate=\"{rate}\" branch-rate=\"{rate}\"><lines>\
+            "<method name=\"{}\" signature=\"\" line-rate=\"{rate}\" branch-rate=\"{rate}\" complexity=\"0\"><lines>\
              <line number=\"{}\" hits=\"{}\"/></lines></method>",
             escaped(&function.name),
             function.line,
@@ -134,18 +134,31 @@ fn write_class(to: &mut dyn Write, path: &str, file: &File) -> io::Result<()> {
     let branches = file.branches();
     for (line, count) in &file.lines {
         write!(to, "<line number=\"{line}\" hits=\"{count}\"")?;
-        if let Some(branches) = branches.get(line) {
-            let ways = || branches.iter().flatten();
-            let (gone, all) = (ways().filter(|n| **n != 0).count(), ways().count());
-            let percent = gone * 100 / all.max(1);
-            write!(
-                to,
-                " branch=\"true\" condition-coverage=\"{percent}% ({gone}/{all})\""
-            )?;
+        match branches.get(line) {
+            Some(branches) => write_conditions(to, branches)?,
+            None => writeln!(to, "/>")?,
         }
-        writeln!(to, "/>")?;
     }
     writeln!(to, "</lines>\n</class>")
+}
+
+/// Completes the element of a line with its branches: the share of their ways that were gone, and each branch's.
+fn write_conditions(to: &mut dyn Write, branches: &[[u64; 2]]) -> io::Result<()> {
+    let gone = |ways: &[u64; 2]| ways.iter().filter(|n| **n != 0).count();
+    let (some, all) = (branches.iter().map(gone).sum::<usize>(), 2 * branches.len());
+    let percent = some * 100 / all.max(1);
+    write!(
+        to,
+        " branch=\"true\" condition-coverage=\"{percent}% ({some}/{all})\">\n<conditions>"
+    )?;
+    for (number, ways) in branches.iter().enumerate() {
+        let percent = gone(ways) * 50;
+        write!(
+            to,
+            "<condition number=\"{number}\" type=\"jump\" coverage=\"{percent}%\"/>"
+        )?;
+    }
+    writeln!(to, "</conditions>\n</line>")
 }
 
 #[cfg(test)]
@@ -160,7 +173,8 @@ mod tests {
             "<package name=\"/src\"",
             "filename=\"src/a.c\"",
             "<method name=\"b&lt;int&gt;\"",
-            "<line number=\"4\" hits=\"10\" branch=\"true\" condition-coverage=\"50% (1/2)\"/>",
+            "<line number=\"4\" hits=\"10\" branch=\"true\" condition-coverage=\"50% (1/2)\">\n\
+             <conditions><condition number=\"0\" type=\"jump\" coverage=\"50%\"/></conditions>\n</line>",
             "<line number=\"5\" hits=\"0\"/>",
         ] {
             assert!(text.contains(part), "{part} is not in {text}");

@@ -2,6 +2,7 @@
 //! formats.
 
 mod afl;
+mod forks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -256,12 +257,16 @@ fn genhtml_and_xmllint_read_the_files() {
         }
         None => eprintln!("genhtml is not installed"),
     }
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/cobertura.dtd");
     let text = std::fs::read_to_string(&xml).unwrap();
     assert!(text.contains("condition-coverage=\"50% (1/2)\""), "{text}");
     match programs::in_path("xmllint") {
         Some(xmllint) => {
             _ = ok(
-                Command::new(xmllint).args(["--noout", "--nonet", "c.xml"]),
+                Command::new(xmllint)
+                    .args(["--noout", "--nonet", "--dtdvalid"])
+                    .arg(rules)
+                    .arg("c.xml"),
                 &folder,
             )
         }
