@@ -47,6 +47,15 @@ enum { LoadedValue = 3, StoredValue, AccessSize, RepCount, Direction, BranchTarg
 #define StoredValueOf(n) (StoredValue | ((n) + 1) << 8)
 #define AccessSizeOf(n) (AccessSize | ((n) + 1) << 8)
 
+/* The value base + index * scale + displacement, for the type VALUE. A register that is REG_NOTUSED is left out. */
+int ValueOfSum(int base, int index, int scale, int displacement);
+
+/* Ways into a block from outside of its procedure, out of it to the next instruction, and out of it by a jump or return. */
+typedef enum { WayEntry, WayFalling, WayTaken } WayType;
+int BlockHasWay(Block *b, WayType way);
+int EdgeWay(int kind); /* the way of an edge, by its kind; -1 if no call can be added there */
+void AddCallWay(Block *b, WayType way, const char *pname, ...);
+
 /* Bits of `access` below. */
 enum { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_CONDITIONAL = 4 };
 

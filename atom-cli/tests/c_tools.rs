@@ -137,13 +137,17 @@ fn each_primitive_has_its_c_name() {
     assert_eq!(run(&folder, "./out", &[]).status.code(), Some(21));
     let circle: String = (1..=6)
         .rev()
-        .map(|n| format!("Block 1\nRegisters {n} 1 1\nBlock 2\n"))
+        .map(|n: i32| {
+            let (way, sums) = (if n > 1 { 1 } else { 2 }, [5 * n + 10, 8 * n - 100]);
+            let [one, two] = sums.map(|sum| format!("Sum {sum}\n"));
+            format!("Block 1\nRegisters {n} 1 1\n{one}{two}Block 2\nWay {way}\n")
+        })
         .collect();
     let expected = format!(
         "Begin c -5 1125899906842624 some text\n\
          Arrays a b -1, -2000000000 7, 1099511627776 -1 0\n\
          Many 1 2 three 4 5 6 7 8\n\
-         Entered\n{circle}Returned 21\n\
+         Entered\nWay 3\n{circle}Returned 21\n\
          Access equal address 7 4\n\
          Access equal address 8 8\n\
          Counters 3: 6 5 0\n\

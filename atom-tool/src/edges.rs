@@ -10,6 +10,7 @@ use atom_abi::query::EdgeKind;
 use crate::call::{ArgList, AsRoutine};
 use crate::handle::Block;
 use crate::params::Params;
+use crate::{NamedArg, Result};
 
 /// A way into a block or out of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -70,5 +71,11 @@ impl Block<'_> {
     ) {
         let session = self.session;
         session.add_typed(way.scope(), self.id, Place::Before, routine, args);
+    }
+
+    /// Adds a call of a routine by name; see [`Program::add_call_proto`](crate::Program::add_call_proto).
+    pub fn add_call_named_on(&self, way: Way, name: &str, args: &[NamedArg<'_>]) -> Result {
+        let session = self.session;
+        session.add_named(way.scope(), self.id, Place::Before, name, args)
     }
 }

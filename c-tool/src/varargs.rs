@@ -26,6 +26,16 @@ pub struct VaList {
 }
 
 impl VaList {
+    /// A list with one argument, an integer, a pointer or a `double`.
+    pub fn of_word(word: &u64) -> Self {
+        Self {
+            general: GENERAL,
+            vectors: ALL,
+            stack: std::ptr::from_ref(word).cast(),
+            saved: std::ptr::null(),
+        }
+    }
+
     /// The next argument on the stack.
     ///
     /// # Safety

@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_int};
 
 use super::float;
+use super::positions::Arguments;
 use crate::varargs::{VaList, bytes};
 
 /// What a specification says in front of its letter.
@@ -50,22 +51,27 @@ pub unsafe fn format(out: Sink<'_>, format: &[u8], list: &mut VaList) -> usize {
         out(text);
         count
     };
+    // SAFETY: the caller's promise.
+    let mut arguments = unsafe { Arguments::new(format, list) };
     let mut rest = format;
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
         let written = put(&rest[..at]);
+        let (number, text) = arguments.number(&rest[at + 1..]);
         // SAFETY: the caller's promise.
-        let (spec, behind) = unsafe { Spec::parse(&rest[at + 1..], list) };
+        let (spec, behind) = unsafe { Spec::parse(text, &mut arguments) };
         let Some((letter, behind)) = behind.split_first() else {
             return written;
         };
         rest = behind;
         if *letter == b'n' {
             // SAFETY: the caller's promise: a pointer to an integer of this size.
-            unsafe { spec.store(list.pointer(), written) };
+            arguments.with(number, |list| unsafe {
+                spec.store(list.pointer(), written)
+            });
             continue;
         }
         // SAFETY: the caller's promise. An unknown letter stands for itself.
-        let text = unsafe { spec.print(*letter, list) };
+        let text = arguments.with(number, |list| unsafe { spec.print(*letter, list) });
         put(&text.unwrap_or_else(|| vec![b'%', *letter]));
     }
     put(rest)
@@ -76,7 +82,7 @@ impl Spec {
     ///
     /// # Safety
     /// The list has an `int` for each `*`.
-    unsafe fn parse<'a>(mut text: &'a [u8], list: &mut VaList) -> (Self, &'a [u8]) {
+    unsafe fn parse<'a>(mut text: &'a [u8], list: &mut Arguments<'_>) -> (Self, &'a [u8]) {
         let mut spec = Self {
             size: 4,
             ..Self::default()
@@ -113,7 +119,8 @@ impl Spec {
                 b'h' => spec.size /= 2,
                 b'l' => (spec.size, spec.is_wide) = (8, true),
                 b'j' | b'z' | b't' | b'q' => spec.size = 8,
-                b'L' => (spec.size, spec.is_long_double) = (8, true),
+                // Arguments with numbers have been rounded already.
+                b'L' => (spec.size, spec.is_long_double) = (8, !list.are_numbered()),
                 _ => break,
             }
             text = rest;
@@ -321,10 +328,11 @@ impl Spec {
 ///
 /// # Safety
 /// For `*` the list has an `int`.
-unsafe fn number<'a>(text: &'a [u8], list: &mut VaList) -> (Option<c_int>, &'a [u8]) {
+unsafe fn number<'a>(text: &'a [u8], list: &mut Arguments<'_>) -> (Option<c_int>, &'a [u8]) {
     if let Some(rest) = text.strip_prefix(b"*") {
         // SAFETY: the caller's promise.
-        return (Some(unsafe { list.int() }), rest);
+        let (value, rest) = unsafe { list.star(rest) };
+        return (Some(value), rest);
     }
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     let value = |n: c_int, b: &u8| n.saturating_mul(10).saturating_add((b - b'0').into());

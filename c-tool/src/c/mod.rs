@@ -11,6 +11,7 @@ mod file;
 mod float;
 mod format;
 mod math;
+mod positions;
 mod scan;
 mod stdio;
 mod stdlib;

@@ -3,12 +3,13 @@
 //! Arguments of a call follow a variable list; the prototype tells their types.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Mutex, PoisonError};
 
 use atom_tool::private::Type;
 use atom_tool::{
-    AccessSize, AccessSizeOf, BrCondValue, BranchTarget, Computed, Direction, EffAddrOf,
-    EffAddrValue, HighHalf, ImageAddress, LoadedValue, LoadedValueOf, NamedArg, Place, Reg,
-    RepCount, Result, ReturnValue, StoredValue, StoredValueOf,
+    AccessSize, AccessSizeOf, BrCondValue, BranchTarget, Computed, Direction, EdgeKind, EffAddrOf,
+    EffAddrValue, HighHalf, ImageAddress, LoadedValue, LoadedValueOf, NamedArg, Place, Reg, RegSum,
+    RepCount, Result, ReturnValue, StoredValue, StoredValueOf, Way,
 };
 
 use super::handles::{block, inst, proc, program, stop, word};
@@ -41,6 +42,9 @@ crate::variadic! {
     /// `AddCallInst(inst, place, routine, ...)`
     #[unsafe(no_mangle)]
     AddCallInst => to_inst, 24, "rcx";
+    /// `AddCallWay(block, way, routine, ...)`
+    #[unsafe(no_mangle)]
+    AddCallWay => to_way, 24, "rcx";
 }
 
 /// The place with a number of `PlaceType`. The numbers of a scope begin at `first`.
@@ -108,6 +112,52 @@ unsafe extern "C" fn to_inst(to: usize, at: c_int, routine: *const c_char, list:
         add(NAME, routine, list, |name, args| {
             to.add_call_named(at, name, args)
         })
+    }
+}
+
+/// The way with a number of `WayType`.
+fn way(number: c_int, primitive: &str) -> Way {
+    match number {
+        0 => Way::Entry,
+        1 => Way::Falling,
+        2 => Way::Taken,
+        _ => stop(
+            primitive,
+            "the way is none of WayEntry, WayFalling, WayTaken",
+        ),
+    }
+}
+
+/// # Safety
+/// As for [`to_program`].
+unsafe extern "C" fn to_way(to: usize, on: c_int, routine: *const c_char, list: *mut VaList) {
+    const NAME: &str = "AddCallWay";
+    let (to, on) = (block(to, NAME), way(on, NAME));
+    if !to.has_way(on) {
+        stop(NAME, "control does not go this way; ask BlockHasWay");
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        add(NAME, routine, list, |name, args| {
+            to.add_call_named_on(on, name, args)
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn BlockHasWay(handle: usize, on: c_int) -> c_int {
+    const NAME: &str = "BlockHasWay";
+    block(handle, NAME).has_way(way(on, NAME)).into()
+}
+
+/// The way of an edge, by the number of its kind; -1 if no call can be added there.
+#[unsafe(no_mangle)]
+extern "C" fn EdgeWay(kind: c_int) -> c_int {
+    match Way::of(EdgeKind::from_number(kind as u32)) {
+        Some(Way::Entry) => 0,
+        Some(Way::Falling) => 1,
+        Some(Way::Taken) => 2,
+        None => -1,
     }
 }
 
@@ -198,6 +248,15 @@ fn register(number: u32, primitive: &str) -> NamedArg<'static> {
 /// Calls `then` with the value that a number of `ValueType` stands for: the kind, and from bit 8 on the number of a memory operand
 /// plus 1, or 0 for no operand in particular.
 fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R {
+    if let Some(sum) = number.checked_sub(FIRST_SUM) {
+        let sums = SUMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = sums.get(sum as usize).copied();
+        drop(sums);
+        return match sum {
+            Some(sum) => then.visit(sum),
+            None => stop(primitive, format!("there is no value {number:#x}")),
+        };
+    }
     let operand = (number >> 8).checked_sub(1).map(|n| n as u8);
     match (number & 0xff, operand) {
         (1, None) => then.visit(BrCondValue),
@@ -215,6 +274,42 @@ fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R 
         (9, None) => then.visit(ReturnValue),
         _ => stop(primitive, format!("there is no value {number:#x}")),
     }
+}
+
+/// Number of the first value that is a sum of registers.
+const FIRST_SUM: u32 = 1 << 24;
+
+/// The sums of registers by their numbers behind [`FIRST_SUM`].
+static SUMS: Mutex<Vec<RegSum>> = Mutex::new(Vec::new());
+
+/// The number of `ValueType` for base + index * scale + displacement. A register that is -1 is left out.
+#[unsafe(no_mangle)]
+extern "C" fn ValueOfSum(base: c_int, index: c_int, scale: c_int, displacement: c_int) -> c_int {
+    const NAME: &str = "ValueOfSum";
+    let general = |number: c_int| match number {
+        -1 => None,
+        0..16 => Reg::from_number(number as u32),
+        _ => stop(NAME, format!("{number} is no general register")),
+    };
+    let (base, index) = (general(base), general(index));
+    if index.is_some() && (![1, 2, 4, 8].contains(&scale) || index == Some(Reg::Rsp)) {
+        stop(
+            NAME,
+            "an index is a general register other than rsp; its scale is 1, 2, 4 or 8",
+        );
+    }
+    let sum = RegSum {
+        base,
+        index: index.map(|reg| (reg, scale as u8)),
+        displacement,
+    };
+    let mut sums = SUMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = sums.iter().position(|known| *known == sum);
+    let at = known.unwrap_or_else(|| {
+        sums.push(sum);
+        sums.len() - 1
+    });
+    (FIRST_SUM + at as u32) as c_int
 }
 
 /// What is done with a value of any of the types.

@@ -60,6 +60,9 @@ static void formats(FILE *out) {
         }
     }
     int written = 0;
+    fprintf(out, "%2$s %1$d %2$s|%3$*1$d|%4$-*1$.*5$f|%1$05d|%6$g %7$c%%\n", 9, "two", 33, 4.5678, 2, 6.25, '7');
+    fprintf(out, "%8$d %1$g %2$g %3$g %4$g %5$g %6$g %7$ld %9$g %10$g %11$g\n", 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7L, 8, 9.5, 10.5, 11.5);
+    fprintf(out, "%1$hhx %1$x %1$#lx %2$p\n", -1L, (void *)0);
     fprintf(out, "%*d|%-*d|%.*f|%5.1f%%|%s|%p|%n%zu\n", 7, 42, 7, 42, 2, 3.14159, 99.5, "end", (void *)0, &written,
         sizeof(long));
     fprintf(out, "%d %c%c%c %hd %ld %jd %td\n", written, 'a', 'b', 'c', (short)-3, -4L, (intmax_t)-5, (ptrdiff_t)-6);

@@ -50,6 +50,14 @@ void InBlock(int n) {
     fprintf(out, "Block %d\n", n);
 }
 
+void OnWay(int n) {
+    fprintf(out, "Way %d\n", n);
+}
+
+void Sum(long sum) {
+    fprintf(out, "Sum %ld\n", sum);
+}
+
 void End(Counters *counters, Marks *marks, Threads *threads, long run_time, long pc) {
     char text[40];
     long *state, n = 0;

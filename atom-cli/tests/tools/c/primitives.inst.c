@@ -238,18 +238,29 @@ static void calls(void) {
     AddCallProto("Entered(THREAD)");
     AddCallProto("Returned(THREAD, VALUE)");
     AddCallProto("InBlock(int)");
+    AddCallProto("OnWay(int)");
+    AddCallProto("Sum(VALUE)");
     AddCallProto("End(COUNTERS, MARKS, THREADS, ADDRESS, long)");
     AddCallProgram(ProgramBefore, "Begin", 'c', -5, 1L << 50, "some text");
     AddCallProgram(ProgramBefore, "Arrays", letters, ints, longs);
     AddCallProgram(ProgramBefore, "Many", 1, 2L, "three", 4, 5L, 6, 7L, 8);
     AddCallInst(jne, InstBefore, "Branch", BrCondValue, CounterAt(counters, 0), CounterAt(counters, 1));
     AddCallInst(GetFirstInst(circle), InstBefore, "Registers", REG_RDI, REG_PC, HighHalf(FREG_0));
+    AddCallInst(GetFirstInst(circle), InstBefore, "Sum", ValueOfSum(REG_RDI, REG_RDI, 4, 10));
+    AddCallInst(GetFirstInst(circle), InstBefore, "Sum", ValueOfSum(REG_NOTUSED, REG_RDI, 8, -100));
     AddCallInst(add, InstBefore, "Access", EffAddrValue, EffAddrOf(0), LoadedValue, AccessSize, MarkAt(marks, 1));
     AddCallInst(add, InstAfter, "Access", StoredValue, StoredValueOf(0), StoredValue, StoredValue, MarkAt(marks, 1));
     AddCallProc(sum, ProcBefore, "Entered", threads);
     AddCallProc(sum, ProcAfter, "Returned", threads, ReturnValue);
     AddCallBlock(circle, BlockBefore, "InBlock", 1);
     AddCallBlock(circle, BlockAfter, "InBlock", 2);
+    CHECK(BlockHasWay(GetFirstBlock(sum), WayEntry) && !BlockHasWay(circle, WayEntry));
+    CHECK(BlockHasWay(circle, WayTaken) && BlockHasWay(circle, WayFalling));
+    CHECK(EdgeWay(EDGE_FALL) == WayFalling && EdgeWay(EDGE_TAKEN) == WayTaken && EdgeWay(EDGE_CALL_RETURN) == WayFalling);
+    CHECK(EdgeWay(EDGE_TABLE) == -1 && EdgeWay(EDGE_UNWIND) == -1);
+    AddCallWay(circle, WayTaken, "OnWay", 1);
+    AddCallWay(circle, WayFalling, "OnWay", 2);
+    AddCallWay(GetFirstBlock(sum), WayEntry, "OnWay", 3);
     AddCallProgram(ProgramAfter, "End", counters, marks, threads, ProcPC(sum), ProcPC(sum));
 }
 
