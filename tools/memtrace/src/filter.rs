@@ -1,7 +1,8 @@
 //! `--addresses`: only references to some ranges of memory.
 //!
 //! The references of a batch that fit stay together: a *variant* of the batch has these items alone, and the same
-//! values. It is made and described when it is first seen. Of a repeated instruction, repetitions in a row with the same
+//! values. It is made and described when it is first seen. Where references with one value fit or do not fit together, the
+//! values tell the variant ([`Spans`]). Of a repeated instruction, repetitions in a row with the same
 //! fitting references are an entry.
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use atom_tool::{Options, Result};
 use mem_trace::{Batch, EXECUTED, Item, MOST_VALUES, Shape};
 
 use crate::sink::{self, Run};
+use crate::spans::{SETS, Spans};
 
 /// Which references of a batch fit, by their numbers among its references.
 type Kept = u128;
@@ -35,6 +37,10 @@ struct Known {
     has_instructions: bool,
     /// The last references that fitted, and their variant.
     last: Option<(Kept, u32)>,
+    /// None for a repeated instruction, too.
+    spans: Option<Spans>,
+    /// By the values whose references fit, the variant; 0 if it is not known yet.
+    by_values: [u32; SETS],
 }
 
 /// What a thread knows of batches.
@@ -97,9 +103,13 @@ impl Known {
         Self {
             all: references.iter().fold(0, |all, _| all << 1 | 1),
             has_instructions: references.len() < batch.items.len(),
+            spans: (!batch.is_repeated)
+                .then(|| Spans::new(&references))
+                .flatten(),
             references,
             batch,
             last: None,
+            by_values: [0; SETS],
         }
     }
 
@@ -198,10 +208,25 @@ impl Filter {
     /// Looks at notes and keeps the entries that fit, in place of those before; returns how many notes were never written.
     pub fn keep(&mut self, run: &'static Run, notes: &mut Taken<1>) -> u64 {
         self.words.clear();
+        self.words.reserve(notes.words().len());
         let mut lost = 0;
         while let Some(note) = batched::next(notes, &mut lost) {
             let mut values = [0; MOST_VALUES];
             note.copy_values(&mut values);
+            let known = self.batches.get(note.number as usize);
+            if let Some(Some(known)) = known
+                && let Some(spans) = &known.spans
+                && let Some(fitting) = spans.fitting(run.addresses, &values)
+            {
+                let variant = known.by_values[fitting];
+                if fitting == 0 && !known.has_instructions {
+                    continue;
+                }
+                if variant != 0 {
+                    self.push(variant, &values[..note.len.min(MOST_VALUES)]);
+                    continue;
+                }
+            }
             let Some(known) = self.known(run, note.number) else {
                 lost += 1;
                 continue;
@@ -211,9 +236,14 @@ impl Filter {
                 continue;
             }
             let kept = known.kept(run.addresses, &values, (0, false));
+            let fitting = known.spans.as_ref();
+            let fitting = fitting.and_then(|spans| spans.fitting(run.addresses, &values));
             if (kept != 0 || known.has_instructions)
                 && let Some(variant) = self.variant(run, note.number, kept)
             {
+                if let (Some(fitting), Some(known)) = (fitting, self.known(run, note.number)) {
+                    known.by_values[fitting] = variant;
+                }
                 self.push(variant, &values[..note.len.min(MOST_VALUES)]);
             }
         }

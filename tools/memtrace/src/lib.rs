@@ -15,6 +15,7 @@ use atom_tool::simulate::batched::{Batched, Noted};
 mod batches;
 mod filter;
 mod sink;
+mod spans;
 mod thread;
 mod window;
 
