@@ -108,6 +108,14 @@ impl Note {
         std::array::from_fn(|i| unsafe { self.words.add(1 + i).read_volatile() })
     }
 
+    /// A value by its number.
+    #[inline(always)]
+    pub fn value(&self, number: usize) -> u64 {
+        assert!(number < self.len, "the note has fewer values");
+        // SAFETY: as above.
+        unsafe { self.words.add(1 + number).read_volatile() }
+    }
+
     /// Copies the values, as many as there is room for.
     pub fn copy_values(&self, to: &mut [u64]) {
         for (i, to) in to.iter_mut().enumerate().take(self.len) {

@@ -27,20 +27,21 @@ atom_tool::plain_data! {
     }
 }
 
-/// A batch, as it is looked at for each entry.
+/// A batch, as it is looked at for each entry. What each entry needs comes first.
+#[repr(C, align(64))]
 struct Known {
+    /// None for a repeated instruction, too.
+    spans: Option<Spans>,
+    has_instructions: bool,
+    /// By the values whose references fit, the variant; 0 if it is not known yet.
+    by_values: [u32; SETS],
     batch: Batch,
     /// Number of the value, distance and size of each reference.
     references: Vec<(usize, u64, u64)>,
     /// All references.
     all: Kept,
-    has_instructions: bool,
     /// The last references that fitted, and their variant.
     last: Option<(Kept, u32)>,
-    /// None for a repeated instruction, too.
-    spans: Option<Spans>,
-    /// By the values whose references fit, the variant; 0 if it is not known yet.
-    by_values: [u32; SETS],
 }
 
 /// What a thread knows of batches.
@@ -211,22 +212,26 @@ impl Filter {
         self.words.reserve(notes.words().len());
         let mut lost = 0;
         while let Some(note) = batched::next(notes, &mut lost) {
-            let mut values = [0; MOST_VALUES];
-            note.copy_values(&mut values);
-            let known = self.batches.get(note.number as usize);
-            if let Some(Some(known)) = known
+            if let Some(Some(known)) = self.batches.get(note.number as usize)
                 && let Some(spans) = &known.spans
-                && let Some(fitting) = spans.fitting(run.addresses, &values)
+                && note.len == known.batch.values
+                && let Some(fitting) = spans.fitting(run.addresses, |i| note.value(i))
             {
-                let variant = known.by_values[fitting];
                 if fitting == 0 && !known.has_instructions {
                     continue;
                 }
+                let variant = known.by_values[fitting];
                 if variant != 0 {
-                    self.push(variant, &values[..note.len.min(MOST_VALUES)]);
+                    let begin = mem_trace::begin(variant, note.len);
+                    self.words.push(AtomicU64::new(begin));
+                    for i in 0..note.len {
+                        self.words.push(AtomicU64::new(note.value(i)));
+                    }
                     continue;
                 }
             }
+            let mut values = [0; MOST_VALUES];
+            note.copy_values(&mut values);
             let Some(known) = self.known(run, note.number) else {
                 lost += 1;
                 continue;
@@ -237,7 +242,7 @@ impl Filter {
             }
             let kept = known.kept(run.addresses, &values, (0, false));
             let fitting = known.spans.as_ref();
-            let fitting = fitting.and_then(|spans| spans.fitting(run.addresses, &values));
+            let fitting = fitting.and_then(|spans| spans.fitting(run.addresses, |i| values[i]));
             if (kept != 0 || known.has_instructions)
                 && let Some(variant) = self.variant(run, note.number, kept)
             {

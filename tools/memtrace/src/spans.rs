@@ -17,13 +17,14 @@ struct Span {
     len: u64,
 }
 
-/// The spans of a batch.
+/// The spans of a batch. What few values need lies together.
+#[repr(C)]
 pub struct Spans {
-    spans: [Span; MOST_VALUES],
     /// Number of values up to the last one that references have.
     values: usize,
     /// The values that references have, by bits.
     used: usize,
+    spans: [Span; MOST_VALUES],
 }
 
 impl Spans {
@@ -59,12 +60,12 @@ impl Spans {
     }
 
     /// The values whose references all fit, by bits, where those of the other values do not fit; `None` if references of
-    /// one value differ, or may.
+    /// one value differ, or may. `value` gives a value by its number.
     #[inline(always)]
-    pub fn fitting(&self, ranges: &[Addresses], values: &[u64; MOST_VALUES]) -> Option<usize> {
+    pub fn fitting(&self, ranges: &[Addresses], value: impl Fn(usize) -> u64) -> Option<usize> {
         let mut fitting = 0;
-        for (i, (span, value)) in self.spans.iter().zip(values).enumerate().take(self.values) {
-            let start = value.wrapping_add(span.first);
+        for (i, span) in self.spans.iter().enumerate().take(self.values) {
+            let start = value(i).wrapping_add(span.first);
             let end = start.checked_add(span.len)?;
             for range in ranges {
                 if start >= range.end || end <= range.start {
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!((spans.used, spans.values), (0b101, 3));
         let ranges = [(0x100, 0x200), (0x1000, 0x1010)];
         let ranges = ranges.map(|(start, end)| Addresses { start, end });
-        let fitting = |a, b| spans.fitting(&ranges, &[a, 0x150, b, 0x150]);
+        let fitting = |a, b| spans.fitting(&ranges, |i| [a, 0x150, b, 0x150][i]);
         // The first value's span reaches from -16 to 16.
         assert_eq!(fitting(0x110, 0), Some(0b1));
         assert_eq!(fitting(0x1f0, 0x100f), Some(0b101));
