@@ -268,6 +268,49 @@ fn branches_with_a_predictor_are_ordered_by_mispredictions() {
 }
 
 #[test]
+fn miss_ratios_are_a_curve() {
+    let sizes: Vec<u64> = (6..16).map(|power| 1 << power).collect();
+    let shares: Vec<f64> = (0..10).map(|n| 64.0 / f64::from(1 << n)).collect();
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(2);
+        profile["tool"] = json!("reuse");
+        profile["tables"] = json!([{"name": "miss ratios", "by": "other", "rows": 10, "readers": "all", "columns": [
+            {"name": "cache", "type": "bytes", "role": "key", "values": sizes},
+            {"name": "misses", "type": "count", "role": "measure", "sum": "add", "values": sizes},
+            {"name": "miss %", "type": "ratio", "role": "measure", "sum": "none", "values": shares},
+        ]}]);
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const number = (e, name) => Number(e.getAttribute(name));
+        return { points: [...document.querySelectorAll(".curve .point")].map((p) =>
+            [number(p, "data-bytes"), number(p, "data-misses"), number(p, "cx"), number(p, "cy")]),
+            title: one(".curve .point").textContent };
+        "##,
+    );
+    let points: Vec<[f64; 4]> = serde_json::from_value(found["points"].clone()).unwrap();
+    assert_eq!(points.len(), 10);
+    assert_eq!(found["title"], "64 B: 64.00 % of the references miss");
+    let (first, last) = (points[0], points[9]);
+    for (n, point) in points.iter().enumerate() {
+        assert_eq!([point[0], point[1]], [sizes[n] as f64, shares[n]]);
+        // Sizes stand on a logarithmic axis, ratios on a linear one.
+        let x = first[2] + (last[2] - first[2]) * n as f64 / 9.0;
+        let share = (point[1] - first[1]) / (last[1] - first[1]);
+        let y = first[3] + (last[3] - first[3]) * share;
+        assert!(
+            (point[2] - x).abs() < 0.02 && (point[3] - y).abs() < 0.02,
+            "{point:?}"
+        );
+    }
+}
+
+#[test]
 fn the_address_tells_what_is_shown() {
     let Some((folder, sample)) = page(|sample| sample.blocks("other")) else {
         return;

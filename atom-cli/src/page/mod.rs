@@ -20,12 +20,13 @@ use crate::output::{AsWrite, PendingFile};
 
 const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("model.js"),
     include_str!("overview.js"),
     include_str!("tree.js"),
     include_str!("calls.js"),
     include_str!("roofline.js"),
+    include_str!("curve.js"),
     include_str!("code.js"),
     include_str!("main.js"),
 ];

@@ -78,6 +78,7 @@ function drawTop(model, open) {
   }
   for (const table of model.tables) {
     if (table.by === "branch" && model.column(table, "taken") && model.column(table, "not taken")) drawBranches(model, table, open);
+    drawCurve(model, table);
     if (table.by === "data" && model.measures(table).length) drawData(model, table);
   }
 }
