@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use common::{Folder, tool};
 
-/// Instruments the program `app` with a tool of the page, or with *icount*, and runs it with variables of the environment.
+/// Instruments the program `app` with a tool of the page, or with *icount*, and runs it with variables of the environment, at
+/// the same addresses each time: the C library's start executes a few instructions more or less by where the stack lies.
 fn run(folder: &Folder, name: &str, options: &[&str], variables: &[(&str, &str)]) -> Output {
     let beside = || Path::new(env!("CARGO_BIN_EXE_atom")).with_file_name("libicount.so");
     let tool = match name {
@@ -17,7 +18,8 @@ fn run(folder: &Folder, name: &str, options: &[&str], variables: &[(&str, &str)]
     let mut args = vec!["app", &tool, "-o", "out", "--"];
     args.extend(options);
     folder.atom_ok(&args);
-    let mut command = Command::new(folder.join("out"));
+    let mut command = Command::new("setarch");
+    command.arg("-R").arg(folder.join("out"));
     command.current_dir(folder.path());
     let output = command.envs(variables.iter().copied()).output().unwrap();
     assert_eq!(common::stderr(&output), "", "{name}");
