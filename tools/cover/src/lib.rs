@@ -164,41 +164,66 @@ fn instrument(program: &Program, args: &Args) -> Result {
     match has_counts {
         true => add_counts(program, has_edges, &report),
         false => {
-            let marks = program.marks(marked.len() + edges as usize);
-            let all = program.procs().flat_map(|proc| proc.blocks());
-            for (block, _) in all
-                .clone()
-                .zip(&marked)
-                .filter(|(_, is_marked)| **is_marked)
-            {
-                block.add_call(Before, mark, (marks.at(block.index()),));
-            }
-            ways.sort_unstable_by_key(|(block, _)| *block);
-            let mut all = all;
-            for (number, ways) in ways {
-                let block = all.find(|block| block.index() == number as usize);
-                for (seen, way) in ways.into_iter().zip([Way::Taken, Way::Falling]) {
-                    if let (Seen::Mark(i), Some(block)) = (seen, block) {
-                        let at = marks.at(marked.len() + i as usize);
-                        block.add_call_on(way, mark, (at,));
-                    }
-                }
-            }
-            let Passed {
-                files,
-                exports,
-                blocks,
-                lines: [lines, fixed],
-                names,
-            } = report;
-            let name = program.name();
-            let args = (
-                files, exports, name, blocks, lines, fixed, names, marks, &rules, has_edges,
-            );
-            program.add_call(After, report_marks, args);
+            let placed = Placed {
+                marked,
+                ways,
+                edges: edges as usize,
+                rules,
+            };
+            add_marks(program, has_edges, placed, &report);
         }
     }
     Ok(())
+}
+
+/// The marks of all procedures.
+struct Placed {
+    /// For each block, whether it has a mark.
+    marked: Vec<bool>,
+    /// For each conditional branch, by its block, where its ways are seen.
+    ways: Vec<(u32, [Seen; 2])>,
+    /// Number of marks of ways.
+    edges: usize,
+    /// The packed rules.
+    rules: Vec<u8>,
+}
+
+/// Marks blocks, and the ways of conditional branches if they are wanted.
+fn add_marks(program: &Program, has_edges: bool, placed: Placed, passed: &Passed<'_>) {
+    let Placed {
+        marked,
+        mut ways,
+        edges,
+        rules,
+    } = placed;
+    let marks = program.marks(marked.len() + edges);
+    let mut all = program.procs().flat_map(|proc| proc.blocks());
+    let each = all.clone().zip(&marked);
+    for (block, _) in each.filter(|(_, is_marked)| **is_marked) {
+        block.add_call(Before, mark, (marks.at(block.index()),));
+    }
+    ways.sort_unstable_by_key(|(block, _)| *block);
+    for (number, ways) in ways {
+        let block = all.find(|block| block.index() == number as usize);
+        for (seen, way) in ways.into_iter().zip([Way::Taken, Way::Falling]) {
+            if let (Seen::Mark(i), Some(block)) = (seen, block) {
+                let at = marks.at(marked.len() + i as usize);
+                block.add_call_on(way, mark, (at,));
+            }
+        }
+    }
+    let Passed {
+        files,
+        exports,
+        blocks,
+        lines: [lines, fixed],
+        names,
+    } = *passed;
+    let name = program.name();
+    let args = (
+        files, exports, name, blocks, lines, fixed, names, marks, &rules, has_edges,
+    );
+    program.add_call(After, report_marks, args);
 }
 
 /// What the report gets in both cases.
