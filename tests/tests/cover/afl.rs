@@ -246,12 +246,11 @@ impl Fuzzer {
         Run { pid, status, map }
     }
 
-    /// The lines that the program has noted since the last time, without process numbers.
+    /// The lines that the program has noted since the last time.
     fn notes(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.notes).unwrap_or_default();
         let _ = fs::remove_file(&self.notes);
-        let without = |line: &str| line.rsplit_once(' ').unwrap().0.to_owned();
-        text.lines().map(without).collect()
+        text.lines().map(str::to_owned).collect()
     }
 }
 
