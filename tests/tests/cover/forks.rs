@@ -39,15 +39,7 @@ fn pair(first: &Path) -> [PathBuf; 2] {
 /// Runs the program; returns the entries of functions in the parent, in the child and in the sum of their profiles.
 fn measure(name: &str, options: &[&str]) -> [[u64; 4]; 3] {
     let folder = super::folder(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/forks.c");
-    let program = folder.join("forks");
-    let mut compiler = Command::new("gcc");
-    compiler
-        .args(["-g", "-O0"])
-        .arg(source)
-        .arg("-o")
-        .arg(&program);
-    super::ok(&mut compiler, &folder);
+    let program = super::compile(&folder, "forks.c", &["-O0"]);
     let [info, data, out] = ["c.info", "c.profile", "c.out"].map(|name| folder.join(name));
     let mut all: Vec<String> = options.iter().map(|o| o.to_string()).collect();
     for (option, file) in [("--lcov", &info), ("--profile", &data), ("--output", &out)] {

@@ -30,6 +30,16 @@ fn ok(command: &mut Command, folder: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Makes a test program with debug information.
+fn compile(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs");
+    let program = folder.join("plain");
+    let mut command = Command::new("gcc");
+    command.arg("-g").args(options).arg(source.join(name));
+    ok(command.arg("-o").arg(&program), folder);
+    program
+}
+
 /// Runs a program with the tool; returns the tracefile and the file of blocks.
 fn measure(program: &Path, folder: &Path, options: &[&str], words: &[&str]) -> (String, Vec<u8>) {
     let [info, blocks, out] = ["c.info", "c.drcov", "c.out"].map(|name| folder.join(name));
@@ -227,13 +237,7 @@ fn ones(info: &str) -> Vec<String> {
 #[test]
 fn genhtml_and_xmllint_read_the_files() {
     let folder = folder("readers");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/ways.c");
-    let program = folder.join("plain");
-    let out = program.display().to_string();
-    ok(
-        Command::new("gcc").arg("-g").arg(source).args(["-o", &out]),
-        &folder,
-    );
+    let program = compile(&folder, "ways.c", &[]);
     let xml = folder.join("c.xml").display().to_string();
     let options = ["--counts", "--edges", "--cobertura", &xml];
     let (info, found) = measure(&program, &folder, &options, &[]);
@@ -242,7 +246,7 @@ fn genhtml_and_xmllint_read_the_files() {
             || info.contains("FNDA:5,choose\n")
     );
     let (paths, _) = blocks(&found);
-    assert_eq!(paths, [out]);
+    assert_eq!(paths, [program.display().to_string()]);
     let all = lines(&info, "ways.c");
     std::fs::write(folder.join("c.info"), info).unwrap();
     match programs::in_path("genhtml") {
@@ -278,13 +282,7 @@ fn genhtml_and_xmllint_read_the_files() {
 #[test]
 fn profiles_do_not_depend_on_the_table_for_people() {
     let folder = folder("profiles");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/ways.c");
-    let program = folder.join("plain");
-    let out = program.display().to_string();
-    ok(
-        Command::new("gcc").arg("-g").arg(source).args(["-o", &out]),
-        &folder,
-    );
+    let program = compile(&folder, "ways.c", &[]);
     for is_whole in [false, true] {
         let tables = |top: &str| {
             let rewritten = folder.join(format!("top{top}-{is_whole}"));

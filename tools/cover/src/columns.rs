@@ -3,7 +3,7 @@
 //! were not.
 
 use atom_tool::prelude::*;
-use atom_tool::report::{Column, FixedColumns, FixedValues, Values, fixed_columns};
+use atom_tool::report::{Column, FixedColumns, FixedValues, Sum, Values, fixed_columns};
 
 use crate::lines::LineColumns;
 use crate::packed::Head;
@@ -79,5 +79,4 @@ pub fn of_procs(
 }
 
 /// The column with the number of a procedure's blocks.
-pub const BLOCKS_COLUMN: Column =
-    Column::count("blocks", "blocks").sum(atom_tool::report::Sum::Max);
+pub const BLOCKS_COLUMN: Column = Column::count("blocks", "blocks").sum(Sum::Max);

@@ -158,7 +158,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         files: &files,
         exports: &exports,
         blocks: &blocks,
-        lines: [&lines.packed, &fixed],
+        lines: &lines.packed,
+        fixed: &fixed,
         names: &names,
     };
     match has_counts {
@@ -212,16 +213,9 @@ fn add_marks(program: &Program, has_edges: bool, placed: Placed, passed: &Passed
             }
         }
     }
-    let Passed {
-        files,
-        exports,
-        blocks,
-        lines: [lines, fixed],
-        names,
-    } = *passed;
-    let name = program.name();
+    let (name, p) = (program.name(), passed);
     let args = (
-        files, exports, name, blocks, lines, fixed, names, marks, &rules, has_edges,
+        p.files, p.exports, name, p.blocks, p.lines, p.fixed, p.names, marks, &rules, has_edges,
     );
     program.add_call(After, report_marks, args);
 }
@@ -231,8 +225,9 @@ struct Passed<'a> {
     files: &'a ReportFiles,
     exports: &'a ExportFiles,
     blocks: &'a Vec<u8>,
-    /// The packed lines, and the columns of the profile that are made already.
-    lines: [&'a Vec<u8>; 2],
+    lines: &'a Vec<u8>,
+    /// The columns of the profile that are made already.
+    fixed: &'a Vec<u8>,
     names: &'a StringList,
 }
 
@@ -256,16 +251,9 @@ fn add_counts(program: &Program, has_edges: bool, passed: &Passed<'_>) {
     for (branch, counter) in branches().zip(ways.rows()) {
         branch.add_call(Before, count_ways, (counter, BrCondValue));
     }
-    let Passed {
-        files,
-        exports,
-        blocks,
-        lines: [lines, fixed],
-        names,
-    } = *passed;
-    let name = program.name();
+    let (name, p) = (program.name(), passed);
     let args = (
-        files, exports, name, blocks, lines, fixed, names, counters, ways, has_edges,
+        p.files, p.exports, name, p.blocks, p.lines, p.fixed, p.names, counters, ways, has_edges,
     );
     program.add_call(After, report_counts, args);
 }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use atom_tool::prelude::*;
 use leb128::next;
 
-use crate::packed::Line;
+use crate::packed::{self, Line};
 use crate::report::Kind;
 
 /// A block with code of a line. The order of parts is the order of rows.
@@ -136,8 +136,7 @@ fn pack(rows: &[&[Part]]) -> Vec<u8> {
             last_row = row;
         }
         leb128::push(&mut packed, u64::from(proc - last));
-        leb128::push(&mut packed, own.len() as u64);
-        packed.extend(own);
+        packed::push_piece(&mut packed, &own);
         last = proc;
     }
     packed
@@ -209,9 +208,8 @@ impl<'a> Lines<'a> {
     fn advance(&mut self) {
         self.waiting = (|| {
             let first = self.last + next(&mut self.procs)? as u32;
-            let length = next(&mut self.procs)? as usize;
-            let (own, rest) = self.procs.split_at_checked(length)?;
-            (self.procs, self.last) = (rest, first);
+            let own = packed::next_piece(&mut self.procs)?;
+            self.last = first;
             Some((first, own))
         })();
     }

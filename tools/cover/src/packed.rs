@@ -102,8 +102,21 @@ pub fn push(to: &mut Vec<u8>, head: Head, first: u32, blocks: &[BlockFacts]) {
         }
     }
     leb128::push(to, blocks.len() as u64);
-    leb128::push(to, group.len() as u64);
-    to.extend(group);
+    push_piece(to, &group);
+}
+
+/// Appends bytes, with their number in front.
+pub fn push_piece(to: &mut Vec<u8>, bytes: &[u8]) {
+    leb128::push(to, bytes.len() as u64);
+    to.extend_from_slice(bytes);
+}
+
+/// Takes what [`push_piece`] has appended.
+pub fn next_piece<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = next(bytes)? as usize;
+    let (piece, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(piece)
 }
 
 /// A procedure with its blocks, which are unpacked when they are asked for.
@@ -145,8 +158,7 @@ pub fn push_rules(to: &mut Vec<u8>, (last, first): (u32, u32), blocks: usize, ru
     }
     leb128::push(to, blocks as u64);
     leb128::push(to, u64::from(first - last));
-    leb128::push(to, own.len() as u64);
-    to.extend(own);
+    push_piece(to, &own);
 }
 
 /// Sets the marks that follow from the rules; 1 stands for a block that was executed. Where nothing was executed, nothing
@@ -156,10 +168,7 @@ pub fn apply_rules(mut bytes: &[u8], marks: &mut [u8]) {
     while let Some((blocks, own)) = (|| {
         let blocks = next(&mut bytes)? as usize;
         first += next(&mut bytes)? as usize;
-        let length = next(&mut bytes)? as usize;
-        let (own, rest) = bytes.split_at_checked(length)?;
-        bytes = rest;
-        Some((blocks, own))
+        Some((blocks, next_piece(&mut bytes)?))
     })() {
         let is_executed = marks
             .get(first..first + blocks)
@@ -189,14 +198,12 @@ pub fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
     let mut first = 0;
     std::iter::from_fn(move || {
         let len = next(&mut bytes)? as usize;
-        let size = next(&mut bytes)? as usize;
-        let (group, rest) = bytes.split_at_checked(size)?;
-        bytes = rest;
+        let bytes = next_piece(&mut bytes)?;
         first += len;
         Some(Group {
             first: first - len,
             len,
-            bytes: group,
+            bytes,
         })
     })
 }

@@ -92,16 +92,16 @@ impl Reached {
     /// Number of blocks in a range that were executed.
     fn executed(&self, blocks: Range<usize>) -> usize {
         match &self.blocks {
-            Blocks::Counted(all, _) => {
-                let all = all.get(blocks).unwrap_or_default();
-                all.iter().filter(|n| **n != 0).count()
-            }
-            Blocks::Marked(all) => {
-                let all = all.get(blocks).unwrap_or_default();
-                all.iter().filter(|n| **n != 0).count()
-            }
+            Blocks::Counted(all, _) => executed(all, blocks),
+            Blocks::Marked(all) => executed(all, blocks),
         }
     }
+}
+
+/// Number of counts in a range that are not 0.
+fn executed<N: Default + PartialEq>(all: &[N], range: Range<usize>) -> usize {
+    let counts = all.get(range).unwrap_or_default();
+    counts.iter().filter(|n| **n != N::default()).count()
 }
 
 /// What was found out about a procedure.
@@ -295,7 +295,7 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
     pair(&mut report, names, "procedures", found.entered);
     let lines = &found.lines.counts;
     if !lines.is_empty() {
-        let executed = lines.iter().filter(|count| **count != 0).count();
+        let executed = executed(lines, 0..lines.len());
         let names = ["lines executed", "lines", "lines executed %"];
         pair(
             &mut report,
@@ -341,8 +341,7 @@ fn add_files(report: &mut Report, found: &Found<'_>, names: Strings) {
         return;
     }
     let row = |part: &FilePart| {
-        let counts = found.lines.counts.iter().skip(part.first).take(part.rows);
-        let executed = counts.filter(|count| **count != 0).count();
+        let executed = executed(&found.lines.counts, part.first..part.first + part.rows);
         (names.get(part.file), [executed as u64, part.rows as u64])
     };
     let mut files: Vec<_> = found.lines.files.iter().map(row).collect();

@@ -1,4 +1,5 @@
-//! Histograms of trip counts (`--trips`): how often a loop was left after so many iterations.
+//! Histograms of trip counts (`--trips`). A loop's trip count is the number of iterations from an entry into the loop to
+//! the next exit. Its histogram has the number of trips with 1 iteration, with 2 to 3, with 4 to 7 and so on.
 //!
 //! A way back to the header sets a flag, and the header looks at it. With the flag an iteration is added to the running
 //! trip; without it a new trip begins, and the count of the one before goes into the histogram. So nothing is done where a
