@@ -152,6 +152,23 @@ impl PathState {
         unsafe { &*std::ptr::with_exposed_provenance(address) }
     }
 
+    /// The callers of a node of this thread, the innermost first: for each the call, as
+    /// [`CallPaths::calls`](super::CallPaths) has it where call sites count and the call was seen, and the procedure, as
+    /// [`CallPaths::procs`](super::CallPaths) has it. The last one has no procedure: it is what begins the thread.
+    pub fn callers(
+        &self,
+        node: &'static PathNode,
+    ) -> impl Iterator<Item = (Option<usize>, Option<usize>)> {
+        let mut at = Some(node);
+        std::iter::from_fn(move || {
+            let node = at.take().filter(|node| node.depth.get() != 0)?;
+            // SAFETY: the parent's place.
+            let caller = unsafe { self.at(node.parent.get()) };
+            at = Some(caller);
+            Some((node.call(), (caller.proc.get() as usize).checked_sub(1)))
+        })
+    }
+
     /// Adds to what the running call path has counted.
     #[inline(always)]
     pub fn count(&self, n: u64) {

@@ -16,6 +16,7 @@ mod time;
 use std::sync::OnceLock;
 
 use atom_tool::ThreadState;
+use atom_tool::allocations;
 use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::paths::{self, CallPaths, PathOptions, PathState};
 use atom_tool::prelude::*;
@@ -88,14 +89,19 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let measures = [("allocated", 0), ("peak", 2), ("end", 3)];
     let measure = options.choice("--measure", &measures)?;
-    let named = points::named(&options.values("--alloc")?, &options.values("--free")?)?;
+    let named = allocations::named(&options.values("--alloc")?, &options.values("--free")?)?;
     options.finish()?;
 
     let path_options = PathOptions {
         by_site: true,
         ..PathOptions::default()
     };
-    let allocators = points::find(program, &named)?;
+    let allocators = allocations::find(program, &named, false)?;
+    if allocators.is_empty() {
+        let message = "the program calls no allocator by a name that is known; what libraries allocate is seen with \
+                       `atom run` only, and the allocator of a static program without symbols only with --alloc";
+        return Err(message.into());
+    }
     let procs: Vec<Proc<'_>> = allocators.iter().map(|(proc, _)| *proc).collect();
     let leading = paths::leading_to(program, &procs);
     let mut paths = CallPaths::add_for(program, path_options, &|proc| {

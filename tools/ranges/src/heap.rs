@@ -146,14 +146,7 @@ fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
         Allocator::Free | Allocator::Munmap => return,
         _ => {}
     }
-    let (size, other) = match kind {
-        Allocator::Calloc => (a.saturating_mul(b), 0),
-        Allocator::Realloc | Allocator::Mmap => (b, a),
-        Allocator::ReallocArray => (b.saturating_mul(c), a),
-        Allocator::Aligned => (b, 0),
-        Allocator::PosixMemalign | Allocator::Mremap => (c, a),
-        _ => (a, 0),
-    };
+    let (size, other) = kind.request([a, b, c]);
     let Some(call) = calls.calls.get(depth as usize) else {
         return;
     };
@@ -161,11 +154,7 @@ fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
         cell.set(value);
     }
     calls.depth.set(depth + 1);
-    let takes = matches!(
-        kind,
-        Allocator::Realloc | Allocator::ReallocArray | Allocator::Mremap
-    );
-    if takes && depth == 0 && MAP.covers(other, other + 1) {
+    if kind.takes_block() && depth == 0 && MAP.covers(other, other + 1) {
         // Another thread may get the block's memory before this call returns.
         live::locked(|live| {
             if let Some(block) = live.blocks.get(&other).cloned() {
@@ -202,11 +191,11 @@ fn returned(calls: &Calls, sp: u64, result: u64) {
         // SAFETY: the allocator has just written it there.
         Allocator::PosixMemalign if result == 0 => unsafe { *(other as *const u64) },
         Allocator::PosixMemalign => 0,
-        Allocator::Mmap | Allocator::Mremap if result > u64::MAX - 4096 => 0,
+        _ if kind.is_mapping() && result > u64::MAX - 4096 => 0,
         _ => result,
     };
     let old = match kind {
-        Allocator::Realloc | Allocator::ReallocArray | Allocator::Mremap if other != 0 => {
+        kind if kind.takes_block() && other != 0 => {
             live::locked(|live| live.blocks.remove(&other)).map(|old| (other, old))
         }
         _ => None,

@@ -9,7 +9,6 @@ mod golang;
 mod heap;
 mod html;
 mod live;
-mod map;
 mod model;
 mod picture;
 mod points;

@@ -1,7 +1,7 @@
 //! The live ranges: the memory that each covers, and the bytes of it that have been touched.
 //!
 //! A change takes a lock, during which signals are blocked. The hot path of a reference reads a *window*:
-//! the bytes of a piece (see `map`) from the lowest to the highest touched one. A reference in a window only has
+//! the bytes of a piece (a part of memory that one set of ranges covers) from the lowest to the highest touched one. A reference in a window only has
 //! to be counted. An instruction stores the number of a window with its count. A number is reused for the same set
 //! of ranges only, so the count remains valid when blocks of the heap appear and disappear.
 
@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use atom_tool::{Address, AllThreads, ObjectEvent, SpinLock, Uninterrupted};
+use atom_tool::intervals::{Change, Chunk, Entry, Map};
+use atom_tool::{Address, AllThreads, ObjectEvent, Shared, SpinLock};
 
-use crate::map::{Change, Chunk, Entry, Map};
 use crate::model::{self, State};
 use crate::picture::Picture;
 
@@ -143,25 +143,14 @@ pub struct Variable {
     pub is_hidden: bool,
 }
 
-/// Protects [`LIVE`].
-static LOCK: SpinLock = SpinLock::new();
 /// Held while windows change.
 static WINDOWS_LOCK: SpinLock = SpinLock::new();
 
-struct Shared(std::cell::UnsafeCell<Option<Live>>);
-// SAFETY: only `locked` accesses the contents.
-unsafe impl Sync for Shared {}
-static LIVE: Shared = Shared(std::cell::UnsafeCell::new(None));
+static LIVE: Shared<Option<Live>> = Shared::new(None);
 
 /// Calls `work` under the lock, with signals blocked.
 pub fn locked<R>(work: impl FnOnce(&mut Live) -> R) -> R {
-    let _signals_wait = Uninterrupted::begin();
-    LOCK.lock_for_process();
-    // SAFETY: this thread holds the lock, and signal handlers do not run in it meanwhile.
-    let live = unsafe { &mut *LIVE.0.get() };
-    let result = work(live.get_or_insert_with(Live::default));
-    LOCK.unlock();
-    result
+    LIVE.with(|live| work(live.get_or_insert_with(Live::default)))
 }
 
 /// Begins with these ranges. Ranges that do not move appear now.

@@ -10,13 +10,13 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
+use atom_tool::intervals::Entry;
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::{Lines, MAX_LINES, Shape, bring_to_front};
 use atom_tool::simulate::{self, Comparison};
 use atom_tool::{ThreadRow, ThreadRowAt, repeated};
 
 use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
-use crate::map::Entry;
 use crate::points::AllRows;
 use crate::tally::{self, Tally};
 

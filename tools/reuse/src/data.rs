@@ -1,8 +1,9 @@
-//! Which variable an address belongs to.
+//! What an address belongs to: a variable, or a block of the heap.
 
 use atom_tool::Address;
 use atom_tool::prelude::*;
 
+use crate::heap;
 use crate::thread::Run;
 
 plain_data! {
@@ -27,12 +28,49 @@ pub struct Image {
     pub in_file: u64,
 }
 
-/// Number that stands for all addresses that belong to no file: heap, stacks, mapped memory.
+impl Image {
+    /// Distance from a run-time address to the address in its file; `None` if it belongs to no file.
+    fn distance(&self, address: u64) -> Option<u64> {
+        let is_inside = address.wrapping_sub(self.start) < self.size;
+        match Address::of_run_time(address) {
+            // Between the program's image and what is added to it the kernel may put the heap.
+            Some(found) if is_inside || found.object_number() != 0 => {
+                Some(found.0.wrapping_sub(address))
+            }
+            _ => is_inside.then(|| self.in_file.wrapping_sub(self.start)),
+        }
+    }
+}
+
+/// Number that stands for all addresses that belong to nothing that is known.
 pub const ELSEWHERE: u32 = 0;
 /// Number that stands for data of a file that no symbol names.
 pub const UNNAMED: u32 = 1;
-/// Number of the first variable.
-pub const FIRST: u32 = 2;
+/// Number that stands for the stack of the process's first thread.
+pub const STACK: u32 = 2;
+/// Number of the first variable. Behind the last one are the numbers of [`heap::Origin`]s.
+pub const FIRST: u32 = 3;
+
+/// Addresses that the stack of the process's first thread may have: from its end down to its limit.
+pub fn stack() -> std::ops::Range<u64> {
+    /// Bytes if there is no limit.
+    const UNLIMITED: u64 = 1 << 27;
+    let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+    let maps = read("/proc/self/maps");
+    let line = maps.lines().find(|line| line.ends_with("[stack]"));
+    let addresses = line.and_then(|line| line.split_once(' ')?.0.split_once('-'));
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let Some((start, end)) = addresses.and_then(|(start, end)| Some((hex(start)?, hex(end)?)))
+    else {
+        return 0..0;
+    };
+    let limits = read("/proc/self/limits");
+    let limit = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max stack size"));
+    let limit = limit.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    end.saturating_sub(limit.unwrap_or(UNLIMITED)).min(start)..end
+}
 
 const PAGE: u64 = 4096;
 /// Number of pages that are remembered.
@@ -46,11 +84,27 @@ struct Page {
     distance: Option<u64>,
 }
 
-/// The pages of a thread.
+/// Memory that one variable or block has.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// Address of its first byte, and the one behind its last byte; equal for none.
+    start: u64,
+    end: u64,
+    number: u32,
+}
+
+/// Binary logarithm of the number of bytes that lead to one place of [`Data::known`].
+const UNIT: u32 = 6;
+/// Number of those places.
+const PLACES: u64 = 1 << 12;
+
+/// What a thread knows of memory.
 pub struct Data {
     pages: Vec<Page>,
-    /// Addresses and number of the last variable.
-    last: (u64, u64, u32),
+    /// What was found last for each unit of memory, modulo their number.
+    known: Vec<Known>,
+    /// The changes of the heap and of mappings that `pages` and `known` have followed.
+    followed: heap::Changes,
 }
 
 impl Data {
@@ -59,45 +113,81 @@ impl Data {
         let distance = None;
         Self {
             pages: vec![Page { number, distance }; PAGES],
-            last: (0, 0, ELSEWHERE),
+            known: vec![Known::default(); PLACES as usize],
+            followed: heap::Changes::default(),
         }
     }
 
-    /// The number of the variable at an address, or [`ELSEWHERE`], or [`UNNAMED`].
+    /// Forgets what changes of the heap and of mappings have made invalid.
+    #[cold]
+    fn follow(&mut self, now: heap::Changes) {
+        let known = &mut self.known;
+        let is_same = now.mappings == self.followed.mappings;
+        let forget = |start: u64, end: u64| {
+            let (first, last) = (start >> UNIT, end.saturating_sub(1) >> UNIT);
+            for unit in first..=last.min(first.saturating_add(PLACES - 1)) {
+                known[(unit % PLACES) as usize] = Known::default();
+            }
+        };
+        if !is_same || !self.followed.each_until(now, forget) {
+            self.known.fill(Known::default());
+            let number = u64::MAX;
+            self.pages.iter_mut().for_each(|page| page.number = number);
+        }
+        self.followed = now;
+    }
+
+    /// The number of what is at an address.
     #[inline]
     pub fn of(&mut self, run: &Run, address: u64) -> u32 {
+        if run.stack.contains(&address) {
+            return STACK;
+        }
+        let now = heap::Changes::now();
+        if now != self.followed {
+            self.follow(now);
+        }
+        let place = ((address >> UNIT) % PLACES) as usize;
+        let known = self.known[place];
+        if known.start <= address && address < known.end {
+            return known.number;
+        }
+        match self.find(run, address) {
+            Ok(found) => {
+                self.known[place] = found;
+                found.number
+            }
+            Err(number) => number,
+        }
+    }
+
+    /// What is at an address, or a number that stands for memory of no variable and no block.
+    fn find(&mut self, run: &Run, address: u64) -> Result<Known, u32> {
         let variables = run.variables;
-        let (start, end, variable) = self.last;
-        if address >= start && address < end {
-            return variable;
+        if let Some((start, end, origin)) = heap::block(address) {
+            let number = FIRST + variables.len() as u32 + origin;
+            return Ok(Known { start, end, number });
         }
         let number = address / PAGE;
         let page = &mut self.pages[number as usize % PAGES];
         if page.number != number {
-            let in_file = Address::of_run_time(address).map(|found| found.0);
-            *page = Page {
-                number,
-                distance: in_file.map(|found| found.wrapping_sub(address)),
-            };
-            let program = &run.program;
-            if page.distance.is_none() && address.wrapping_sub(program.start) < program.size {
-                page.distance = Some(program.in_file.wrapping_sub(program.start));
-            }
+            let distance = run.program.distance(address);
+            *page = Page { number, distance };
         }
-        let Some(distance) = page.distance else {
-            return ELSEWHERE;
-        };
+        let distance = page.distance.ok_or(ELSEWHERE)?;
         let in_file = address.wrapping_add(distance);
         let behind = variables.partition_point(|variable| variable.start <= in_file);
-        let Some(place) = behind.checked_sub(1) else {
-            return UNNAMED;
-        };
+        let place = behind.checked_sub(1).ok_or(UNNAMED)?;
         let found = &variables[place];
-        if in_file - found.start >= u64::from(found.size) {
-            return UNNAMED;
+        let size = u64::from(found.size);
+        if in_file - found.start >= size {
+            return Err(UNNAMED);
         }
         let start = found.start.wrapping_sub(distance);
-        self.last = (start, start + u64::from(found.size), place as u32 + FIRST);
-        place as u32 + FIRST
+        Ok(Known {
+            start,
+            end: start + size,
+            number: FIRST + place as u32,
+        })
     }
 }

@@ -1,14 +1,16 @@
 //! Reuse distances: how many different lines of memory a thread touches between two touches of a line.
 //!
 //! All references are noted (`atom_tool::simulate::batched`) and looked at when the thread's buffer is full (`thread`), by
-//! an exact LRU stack (`stack`). `docs/tools/reuse.md` describes options and output.
+//! an exact LRU stack (`stack`). What they touch are variables (`data`) and blocks of the heap (`heap`). `docs/tools/reuse.md` describes options and output.
 
 mod data;
+mod heap;
 mod histogram;
 mod report;
 mod stack;
 mod thread;
 
+use atom_tool::allocations;
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::simulate::batched::{Batched, Noted};
@@ -52,6 +54,11 @@ plain_data! {
         start: u64,
         /// Size of the program in memory.
         size: u64,
+        /// The calls of an allocator are seen.
+        sees_heap: bool,
+        /// What libraries allocate is not seen.
+        has_unseen: bool,
+        _unused_too: [u8; 6],
     }
 }
 
@@ -75,15 +82,24 @@ fn begin(
             in_file: settings.start,
         },
         line: settings.line,
+        stack: data::stack(),
         sample: settings.sample,
         interval: settings.interval,
     });
 }
 
+/// `places` are procedures and calls of call paths.
 #[analysis(uninterrupted)]
-fn report(files: Files, program: Str, all: AllThreads<NoteBuffer>, sites: Sites, names: Strings) {
+#[rustfmt::skip]
+fn report(files: Files, program: Str, settings: Record<Settings>, all: AllThreads<NoteBuffer>, sites: Sites, procs: Sites, calls: Sites, names: Strings) {
     let Some(run) = thread::run() else { return };
-    report::write(files, &program, run, all, (sites, names));
+    let unseen = match (settings.sees_heap, settings.has_unseen) {
+        (false, _) => "calls of allocators: the program calls none by a name that is known (see --alloc)",
+        (true, true) => "what libraries allocate for themselves, and their references: `atom run` sees them",
+        (true, false) => "",
+    };
+    let places = report::Places { sites, procs, calls, names };
+    report::write(files, &program, run, all, &places, unseen);
 }
 
 /// The variables of the symbol tables in the order of their addresses, without overlaps.
@@ -137,6 +153,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let line = options.size("--line", 64)?;
     let sample = options.size("--sample", 1)?;
     let interval = options.size("--interval", 0)?;
+    let callers = options.size("--callers", 4)?;
+    let named = allocations::named(&options.values("--alloc")?, &options.values("--free")?)?;
     options.finish()?;
     if !line.is_power_of_two() || line > MOST_LINE {
         let reason = format!("a power of two of at most {MOST_LINE} bytes");
@@ -163,6 +181,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         site: 0,
         is_repeated: 0,
     });
+    let heap = heap::add(program, noted.buffer, &named, callers.max(1))?;
     let mut names = StringList::new();
     let variables = variables(program, &mut names);
     let program_range = program.objects().next().map(|object| object.range());
@@ -174,11 +193,25 @@ fn instrument(program: &Program, args: &Args) -> Result {
         interval,
         start: range.start,
         size: range.end - range.start,
+        sees_heap: heap.is_known,
+        has_unseen: heap.has_unseen,
+        _unused_too: [0; 6],
     };
     let loaded = ImageAddress(range.start);
     let args = (&settings, loaded, &groups, &parts, &variables);
     program.add_call(Before, begin, args);
-    let args = (&files, program.name(), noted.buffer, &sites, &names);
+    let name = program.name();
+    let (procs, calls) = (&heap.procs, &heap.calls);
+    let args = (
+        &files,
+        name,
+        &settings,
+        noted.buffer,
+        &sites,
+        procs,
+        calls,
+        &names,
+    );
     program.add_call(After, report, args);
     Ok(())
 }

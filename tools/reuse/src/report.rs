@@ -1,36 +1,49 @@
 //! The report: miss ratios, procedures, data, working sets, and the histogram itself.
 
+use std::collections::BTreeMap;
+
 use atom_tool::AllThreads;
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Readers, Sum};
 
-use crate::data::{ELSEWHERE, FIRST, UNNAMED};
+use crate::data::{ELSEWHERE, FIRST, STACK, UNNAMED};
+use crate::heap::{self, Origin};
 use crate::histogram::{self, BINS, Histogram};
-use crate::thread::{self, ByNumber, Counts, Interval, PARTS, Run};
+use crate::thread::{self, Counts, Interval, PARTS, Run};
 
 /// Sizes of caches, in bytes, for which tables by procedure and by data have columns, and the columns' names.
 const SIZES: [(u64, &str); 3] = [
-    (32 << 10, "misses of 32 KiB"),
-    (1 << 20, "misses of 1 MiB"),
-    (32 << 20, "misses of 32 MiB"),
+    (32 << 10, "misses 32K"),
+    (1 << 20, "misses 1M"),
+    (32 << 20, "misses 32M"),
 ];
 
 /// An interval of a thread.
-struct Row {
+struct Set {
     thread: u64,
     /// Number of the thread's references before it.
     start: u64,
     interval: Interval,
 }
 
-/// Writes all files.
+/// Names of procedures and variables.
+pub struct Places {
+    pub sites: Sites,
+    /// The procedures and calls of call paths.
+    pub procs: Sites,
+    pub calls: Sites,
+    pub names: Strings,
+}
+
+/// Writes all files. `unseen` says which part of the heap is not seen.
 pub fn write(
     files: Files,
     program: &str,
     run: &Run,
     all: AllThreads<NoteBuffer>,
-    (sites, names): (Sites, Strings),
+    places: &Places,
+    unseen: &'static str,
 ) {
     let mut counts = Counts::new();
     let mut rows = Vec::new();
@@ -40,7 +53,7 @@ pub fn write(
         counts.merge(own);
         let last = Some(current).filter(|last| last.lines != 0);
         for (number, interval) in own.intervals.iter().copied().chain(last).enumerate() {
-            rows.push(Row {
+            rows.push(Set {
                 thread: threads,
                 start: number as u64 * run.interval,
                 interval,
@@ -49,9 +62,12 @@ pub fn write(
     });
     let mut report = Report::new("reuse", program);
     facts(&mut report, run, &counts, threads);
+    if !unseen.is_empty() {
+        report.fact("not seen", unseen);
+    }
     ratios(&mut report, run, &counts);
-    procedures(&mut report, run, &counts, sites);
-    data(&mut report, run, &counts, names);
+    procedures(&mut report, run, &counts, places.sites);
+    data(&mut report, run, &counts, places);
     if run.interval != 0 {
         working_sets(&mut report, run, &rows);
     }
@@ -209,48 +225,120 @@ fn procedures(report: &mut Report, run: &Run, counts: &Counts, sites: Sites) {
         table.row_of(row);
     }
     table.sort(0).sort(SORTED);
-    let name = |number: u32| {
-        sites
-            .get(number as usize)
-            .map(|site| site.proc_of_process())
-    };
-    by_distance(
-        report,
-        "distances by procedure",
-        "procedure",
-        &counts.procs,
-        |n| name(n).map(|name| name.into_owned()),
-    );
+    let all = counts.procs.iter().filter_map(|(number, histogram)| {
+        let site = sites.get(number as usize)?;
+        Some((site.proc_of_process().into_owned(), histogram))
+    });
+    by_distance(report, "distances by procedure", "procedure", all);
 }
 
-fn data(report: &mut Report, run: &Run, counts: &Counts, names: Strings) {
-    let variables = run.variables;
-    let name = |number: u32| -> Option<String> {
-        match number {
-            ELSEWHERE => Some("(heap, stack, other memory)".into()),
-            UNNAMED => Some("(data without a symbol)".into()),
-            number => {
-                let variable = variables.get((number - FIRST) as usize)?;
-                Some(names.get(variable.name).to_owned())
+/// What an allocation's callers are called: `insert (tree.c:17) < main (tree.c:40)`.
+fn origin_name(origin: &Origin, places: &Places) -> String {
+    let site = |sites: &Sites, number: u32| sites.get((number as usize).checked_sub(1)?);
+    let caller = |[call, proc]: &[u32; 2]| {
+        let proc = site(&places.procs, *proc);
+        let name = proc.map_or("(start)".into(), |proc| proc.proc_of_process().into_owned());
+        match site(&places.calls, *call).filter(|call| call.line != 0) {
+            Some(call) => {
+                let file = call.file.rsplit('/').next().unwrap_or(call.file);
+                format!("{name} ({file}:{})", call.line)
             }
+            None => match site(&places.calls, *call) {
+                Some(call) => format!("{name} ({:#x})", Address(call.pc).in_file()),
+                None => name,
+            },
         }
     };
+    let mut callers: Vec<String> = origin.key.callers.iter().map(caller).collect();
+    // The start of a thread has called nothing that is of interest.
+    if callers.len() > 1 && callers.last().is_some_and(|last| last == "(start)") {
+        callers.pop();
+    }
+    let kind = if origin.key.is_mapping {
+        "mapped"
+    } else {
+        "heap"
+    };
+    format!("{kind}: {}", callers.join(" < "))
+}
+
+/// A row of the table of data.
+struct Row {
+    histogram: Histogram,
+    /// Number of blocks, if it has any.
+    blocks: Option<u64>,
+    /// Size in bytes, of all blocks together, if it is known.
+    bytes: Option<u64>,
+}
+
+/// The rows of the table of data by their names. Origins of the same name, such as two calls in a line, are one.
+fn rows_of_data(run: &Run, counts: &Counts, places: &Places) -> BTreeMap<String, Row> {
+    let mut origins = Vec::new();
+    heap::origins(|origin| {
+        let name = origin_name(origin, places);
+        origins.push((name, Some(origin.blocks), Some(origin.bytes)));
+    });
+    let named = |number: u32| {
+        let name = match number {
+            ELSEWHERE => "(other memory)",
+            UNNAMED => "(data without a symbol)",
+            STACK => "(stack of the first thread)",
+            number => {
+                let number = (number - FIRST) as usize;
+                let Some(variable) = run.variables.get(number) else {
+                    return origins.get(number - run.variables.len()).cloned();
+                };
+                let name = places.names.get(variable.name).to_owned();
+                return Some((name, None, Some(variable.size.into())));
+            }
+        };
+        Some((name.to_owned(), None, None))
+    };
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for (number, histogram) in counts.data.iter() {
+        let Some((name, blocks, bytes)) = named(number) else {
+            continue;
+        };
+        let histogram = || histogram.clone();
+        rows.entry(name)
+            .and_modify(|row| {
+                row.histogram.merge(&histogram());
+                let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+                (row.blocks, row.bytes) = (sum(row.blocks, blocks), sum(row.bytes, bytes));
+            })
+            .or_insert_with(|| Row {
+                histogram: histogram(),
+                blocks,
+                bytes,
+            });
+    }
+    rows
+}
+
+fn data(report: &mut Report, run: &Run, counts: &Counts, places: &Places) {
     let mut columns = columns();
-    columns.push(Column::text("data").key());
+    columns.extend([
+        Column::count("blocks", "blocks"),
+        Column::bytes("size"),
+        Column::text("data").key(),
+    ]);
     let total = counts.all.references();
     let table = report.typed_table(By::Data, "data", columns);
-    for (number, histogram) in counts.data.iter() {
-        if let Some(name) = name(number) {
-            let mut row = cells(histogram, run, total);
-            row.push(name.into());
-            table.row_of(row);
-        }
+    let cell = |number: Option<u64>| number.map_or(Cell::Empty, Cell::Number);
+    let rows = rows_of_data(run, counts, places);
+    for (name, row) in &rows {
+        let mut cells = cells(&row.histogram, run, total);
+        cells.extend([cell(row.blocks), cell(row.bytes), name.clone().into()]);
+        table.row_of(cells);
     }
     table.sort(0).sort(SORTED);
-    by_distance(report, "distances by data", "data", &counts.data, name);
+    let all = rows
+        .iter()
+        .map(|(name, row)| (name.clone(), &row.histogram));
+    by_distance(report, "distances by data", "data", all);
 }
 
-fn working_sets(report: &mut Report, run: &Run, rows: &[Row]) {
+fn working_sets(report: &mut Report, run: &Run, rows: &[Set]) {
     let columns = [
         Column::count("thread", "threads").sum(Sum::None),
         Column::count("from reference", "references").sum(Sum::None),
@@ -302,12 +390,11 @@ fn distances(report: &mut Report, run: &Run, histogram: &Histogram) {
 }
 
 /// For programs: the histogram of each procedure or variable.
-fn by_distance(
+fn by_distance<'a>(
     report: &mut Report,
     title: &'static str,
     what: &'static str,
-    all: &ByNumber,
-    name: impl Fn(u32) -> Option<String>,
+    all: impl Iterator<Item = (String, &'a Histogram)>,
 ) {
     let columns = [
         Column::text(what).key(),
@@ -316,8 +403,7 @@ fn by_distance(
     ];
     let table = report.typed_table(By::Other, title, columns);
     table.readers(Readers::Programs);
-    for (number, histogram) in all.iter() {
-        let Some(name) = name(number) else { continue };
+    for (name, histogram) in all {
         for bin in (0..BINS).filter(|bin| histogram.bins[*bin] != 0) {
             table.row([
                 name.clone().into(),

@@ -1,7 +1,7 @@
 //! A thread's references, in their order: distances, working sets, and whose they are.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
 use atom_tool::simulate::batched::{self, Note};
@@ -26,6 +26,8 @@ pub struct Run {
     /// Variables in the order of their addresses.
     pub variables: &'static [data::Variable],
     pub program: data::Image,
+    /// Addresses that the stack of the first thread may have.
+    pub stack: std::ops::Range<u64>,
     /// Binary logarithm of a line's size.
     pub line: u32,
     /// One of this number of lines is looked at; 1 for all.
@@ -90,7 +92,7 @@ pub struct Counts {
     pub all: Histogram,
     /// By number of the procedure's site.
     pub procs: ByNumber,
-    /// By number of the variable, see [`Data`].
+    /// By number of the variable or the blocks, see [`Data`].
     pub data: ByNumber,
     /// The parts of a sample.
     pub sampled: Vec<Histogram>,
@@ -165,8 +167,26 @@ pub fn slow<const N: usize>(buffer: PerThread<NoteBuffer>, word: u32, values: [u
     }
 }
 
+/// Number of threads that have made notes.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+
+/// True if only one thread has made notes so far.
+pub fn is_alone() -> bool {
+    THREADS.load(Ordering::Relaxed) <= 1
+}
+
+/// Looks at all references that a thread has noted. Signals must be blocked.
+pub fn catch_up(buffer: PerThread<NoteBuffer>) {
+    if let Some(run) = RUN.get()
+        && buffer.is_attached()
+    {
+        notes::make_room(buffer, SIZE, || State::new(run));
+    }
+}
+
 impl State {
     fn new(run: &'static Run) -> Self {
+        THREADS.fetch_add(1, Ordering::Relaxed);
         Self {
             run,
             stack: Stack::new(),

@@ -82,6 +82,31 @@ impl Allocator {
         known.map(|(_, kind)| *kind)
     }
 
+    /// True for those that map and unmap memory.
+    pub fn is_mapping(self) -> bool {
+        matches!(self, Self::Mmap | Self::Munmap | Self::Mremap)
+    }
+
+    /// Given the first three arguments: the requested size in bytes, and the old block, or for `posix_memalign` the address at
+    /// which the block's address will be. Both are 0 where they have no meaning.
+    #[inline(always)]
+    pub fn request(self, [a, b, c]: [u64; 3]) -> (u64, u64) {
+        match self {
+            Self::Malloc => (a, 0),
+            Self::Calloc => (a.saturating_mul(b), 0),
+            Self::Realloc => (b, a),
+            Self::ReallocArray => (b.saturating_mul(c), a),
+            Self::Aligned | Self::Mmap => (b, 0),
+            Self::PosixMemalign | Self::Mremap => (c, a),
+            Self::Free | Self::Munmap => (0, a),
+        }
+    }
+
+    /// True for those that take a block and give one.
+    pub fn takes_block(self) -> bool {
+        matches!(self, Self::Realloc | Self::ReallocArray | Self::Mremap)
+    }
+
     /// The kind with this number; the remainder counts.
     pub fn from_number(number: u64) -> Self {
         use Allocator::*;

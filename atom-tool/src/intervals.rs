@@ -1,10 +1,10 @@
-//! A map from addresses to data ranges: pieces of memory that do not overlap.
+//! A map from addresses to numbers: pieces of memory that do not overlap, for tools that follow what lies where at run
+//! time.
 //!
-//! Any number of ranges may be live and overlap. Memory that one set of ranges covers is a *piece*,
-//! so a look-up is one search, whatever the number of ranges. Pieces stand in chunks of sorted
-//! entries under a sorted directory, so adding and removing one among many takes little time.
+//! Pieces stand in chunks of sorted entries under a sorted directory, so adding and removing one among many takes little time,
+//! and a look-up is one search.
 //!
-//! There are many readers and few writers, so the map is a sequence lock. A writer holds a lock,
+//! There are many readers and few writers, so the map is a sequence lock. A writer holds a lock of the tool's,
 //! during which signals wait, and makes a sequence number odd. A reader takes no lock, and reads
 //! again if the number was odd or has changed. So signal handlers can read, and data from the
 //! middle of a change is never used. Memory of chunks is never freed, so it can always be read.
@@ -24,7 +24,7 @@ const PART: u32 = 6;
 /// then not in this process, which is a forked child.
 const PATIENCE: u32 = 1 << 20;
 
-/// A piece: memory that one set of ranges covers.
+/// A piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// First byte.
@@ -50,11 +50,17 @@ struct Directory {
     chunks: Box<[AtomicPtr<Chunk>]>,
 }
 
-/// The map. There is one, as a static.
+/// The map, which is a static of the tool.
 pub struct Map {
     sequence: AtomicU64,
     directory: AtomicPtr<Directory>,
     filter: [AtomicU64; FILTER / 64],
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Map {
@@ -196,7 +202,8 @@ impl Chunk {
     }
 }
 
-/// A change of the map. Its maker must hold the lock.
+/// A change of the map. Its maker must hold a lock of the tool's, with signals blocked
+/// ([`Uninterrupted`](crate::Uninterrupted)).
 pub struct Change<'m> {
     map: &'m Map,
     spare: &'m mut Vec<&'static Chunk>,
@@ -252,6 +259,25 @@ impl<'m> Change<'m> {
         }
         chunk.set(i, entry);
         chunk.len.store(len + 1, Relaxed);
+    }
+
+    /// Takes the pieces, and parts of pieces, that overlap `start..end` out of the map.
+    pub fn cut(&mut self, start: u64, end: u64) {
+        while let Some(entry) = self.first_behind(start).filter(|entry| entry.start < end) {
+            self.remove(entry.start);
+            if entry.start < start {
+                self.insert(Entry {
+                    end: start,
+                    ..entry
+                });
+            }
+            if entry.end > end {
+                self.insert(Entry {
+                    start: end,
+                    ..entry
+                });
+            }
+        }
     }
 
     /// Removes the piece that starts at an address.

@@ -1,0 +1,169 @@
+//! The call of the allocator that a thread is in.
+//!
+//! The size is known at an allocator's entry, the block at its exit. Only the outermost of nested calls counts: `operator
+//! new` calls `malloc`, or jumps to it; `malloc` calls `mmap`.
+
+use super::{Allocator, RETURN_ADDRESS, Role};
+use crate::thread_data::ThreadCell;
+use crate::thread_state;
+
+/// Number of bits of a role in a number of [`OpenCall::what`].
+const ROLE_BITS: u32 = 4;
+/// Roles that are no known procedure: those with the size in the third place. The others are like known ones.
+const THIRD: u32 = (1 << ROLE_BITS) - 1;
+/// The highest address that a system call returns; above are errors.
+const HIGHEST: u64 = u64::MAX - 4096;
+
+/// What an outermost call begins to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// It frees a block; 0 for none.
+    Frees {
+        /// The block.
+        block: u64,
+    },
+    /// It unmaps memory.
+    Unmaps {
+        /// First address.
+        start: u64,
+        /// In bytes.
+        size: u64,
+    },
+    /// It allocates a block, which [`OpenCall::leave`] tells.
+    Allocates {
+        /// The block is mapped memory.
+        is_mapping: bool,
+    },
+}
+
+/// What an outermost call has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct New {
+    /// Address of the block; 0 if there is none.
+    pub block: u64,
+    /// Its requested size in bytes.
+    pub size: u64,
+    /// The block that is gone, because it has been moved, made larger or smaller, or because `realloc` to a size of 0 has
+    /// freed it; 0 if there is none.
+    pub old: u64,
+    /// What [`OpenCall::set_tag`] has kept.
+    pub tag: u64,
+    /// It is mapped memory.
+    pub is_mapping: bool,
+}
+
+thread_state! {
+    /// The outermost call of the allocator that a thread is in.
+    pub struct OpenCall {
+        /// rsp at its entry; 0 if there is none.
+        sp: ThreadCell<u64>,
+        /// The number of [`OpenCall::what`].
+        what: ThreadCell<u32>,
+        _unused: ThreadCell<u32>,
+        size: ThreadCell<u64>,
+        /// The old block, or for `posix_memalign` where the block's address will be.
+        other: ThreadCell<u64>,
+        tag: ThreadCell<u64>,
+    }
+}
+
+impl OpenCall {
+    /// Instrument side: the number by which [`OpenCall::enter`] knows a procedure. `proc` is any number of the procedure below
+    /// 2^28.
+    pub fn what(role: Role, proc: u32) -> u32 {
+        let role = match role {
+            Role::Known(known) => known as u32,
+            Role::Frees => Allocator::Free as u32,
+            Role::Sized(2) => Allocator::Aligned as u32,
+            Role::Sized(3) => THIRD,
+            Role::Sized(_) => Allocator::Malloc as u32,
+        };
+        proc << ROLE_BITS | role
+    }
+
+    /// At an allocator's entry, with rsp and the first three arguments. `None` if the call is inside of another one.
+    pub fn enter(&self, what: u32, sp: u64, args: [u64; 3]) -> Option<Call> {
+        let outer = self.sp.get();
+        if outer > sp || outer == sp && self.what.get() != what {
+            return None;
+        }
+        let role = what % (1 << ROLE_BITS);
+        let known = Allocator::from_number(role.into());
+        let (size, other) = match role == THIRD {
+            true => (args[2], 0),
+            false => known.request(args),
+        };
+        self.what.set(what);
+        self.size.set(size);
+        self.other.set(other);
+        self.tag.set(0);
+        self.sp.set(sp);
+        Some(match known {
+            Allocator::Free if role != THIRD => Call::Frees { block: args[0] },
+            Allocator::Munmap if role != THIRD => Call::Unmaps {
+                start: args[0],
+                size: args[1],
+            },
+            _ => Call::Allocates {
+                is_mapping: role != THIRD && known.is_mapping(),
+            },
+        })
+    }
+
+    /// The number of the procedure whose entry has begun the open call.
+    pub fn proc(&self) -> u32 {
+        self.what.get() >> ROLE_BITS
+    }
+
+    /// Keeps a number with the open call.
+    pub fn set_tag(&self, tag: u64) {
+        self.tag.set(tag);
+    }
+
+    /// Before an instruction by which an allocator may be left, with rsp and the result. `None` if this is not the end of the
+    /// outermost call, or of one that frees.
+    pub fn leave(&self, sp: u64, result: u64) -> Option<New> {
+        if self.sp.get() != sp || sp == 0 {
+            return None;
+        }
+        self.sp.set(0);
+        let role = self.what.get() % (1 << ROLE_BITS);
+        let (size, other) = (self.size.get(), self.other.get());
+        let known = match role == THIRD {
+            true => Allocator::Malloc,
+            false => Allocator::from_number(role.into()),
+        };
+        let block = match known {
+            Allocator::Free | Allocator::Munmap => return None,
+            // It answers 0 and has stored the address.
+            // SAFETY: the allocator has just written it there.
+            Allocator::PosixMemalign if result == 0 => unsafe {
+                *std::ptr::with_exposed_provenance::<u64>(other as usize)
+            },
+            Allocator::PosixMemalign => 0,
+            _ if known.is_mapping() && result > HIGHEST => 0,
+            _ => result,
+        };
+        // A call that fails leaves the old block; `realloc` to a size of 0 frees it.
+        let is_taken = known.takes_block() && (block != 0 || size == 0);
+        Some(New {
+            block,
+            size,
+            old: if is_taken { other } else { 0 },
+            tag: self.tag.get(),
+            is_mapping: known.is_mapping(),
+        })
+    }
+
+    /// As [`OpenCall::leave`], after a call instruction.
+    pub fn left(&self, sp: u64, result: u64) -> Option<New> {
+        self.leave(sp.wrapping_sub(RETURN_ADDRESS), result)
+    }
+
+    /// Before a jump to a place that is not known.
+    pub fn lose(&self, sp: u64) {
+        if self.sp.get() == sp {
+            self.sp.set(0);
+        }
+    }
+}

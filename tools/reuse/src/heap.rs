@@ -1,0 +1,335 @@
+//! Blocks of the heap by the calls that have allocated them.
+//!
+//! `atom_tool::allocations` has the points at which the allocator is entered and left, `atom_tool::paths` the call path there. All
+//! threads share the map of live blocks. A thread looks at its noted references before it changes the map, so they count for what was
+//! there when they were made. What the allocator itself does in a new block (`calloc` clears it) counts for the block.
+//!
+//! References of other threads may still wait in their buffers. With several threads a block that is freed therefore
+//! stays in the map until its memory is allocated again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use atom_tool::allocations::{self, Call, New, OpenCall, Point, Role};
+use atom_tool::intervals::{Change, Chunk, Entry, Map};
+use atom_tool::notes::NoteBuffer;
+use atom_tool::paths::{self, CallPaths, PathNode, PathOptions, PathState};
+use atom_tool::prelude::*;
+use atom_tool::{Shared, ThreadData, ThreadState, Uninterrupted};
+
+use crate::thread;
+
+/// Size of a page, of which mappings have a whole number.
+const PAGE: u64 = 4096;
+
+/// A caller: the number of its call, plus 1, and its procedure's, plus 1; 0 if there is none.
+pub type Caller = [u32; 2];
+
+/// What blocks of one origin have in common.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Key {
+    /// The blocks are mapped memory.
+    pub is_mapping: bool,
+    /// The callers of the allocator, the innermost first.
+    pub callers: Vec<Caller>,
+}
+
+/// Where blocks come from.
+pub struct Origin {
+    pub key: Key,
+    /// Number of blocks, and their bytes.
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// What a change of the heap needs.
+#[derive(Default)]
+struct Heap {
+    /// Unused memory of the map.
+    spare: Vec<&'static Chunk>,
+    origins: Vec<Origin>,
+    numbers: BTreeMap<Key, u32>,
+}
+
+static HEAP: Shared<Option<Heap>> = Shared::new(None);
+/// The live blocks, with the numbers of their origins.
+static BLOCKS: Map = Map::new();
+/// Number of changes of mappings.
+static MAPPINGS: AtomicU64 = AtomicU64::new(0);
+/// Largest number of callers that tell origins apart.
+static CALLERS: AtomicU64 = AtomicU64::new(0);
+
+/// Number of changes of the blocks that are remembered.
+const REMEMBERED: usize = 256;
+/// The first address of each change of the blocks, and the one behind the last, by the change's number modulo their number.
+static CHANGED: [[AtomicU64; 2]; REMEMBERED] =
+    [const { [AtomicU64::new(0), AtomicU64::new(0)] }; REMEMBERED];
+
+/// The changes that a thread knows of.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Changes {
+    /// The map's sequence number, which a change increases by 2.
+    blocks: u64,
+    /// Number of changes of mappings.
+    pub mappings: u64,
+}
+
+impl Changes {
+    /// Those up to now.
+    #[inline]
+    pub fn now() -> Self {
+        Self {
+            blocks: BLOCKS.sequence(),
+            mappings: MAPPINGS.load(Relaxed),
+        }
+    }
+
+    /// Gives the addresses of each change from these on to `each`, up to a later time, and perhaps further ones. False if not
+    /// all are remembered.
+    pub fn each_until(self, later: Self, mut each: impl FnMut(u64, u64)) -> bool {
+        // A change that had begun is given again.
+        for number in self.blocks / 2..later.blocks.div_ceil(2) {
+            let [start, end] = &CHANGED[number as usize % REMEMBERED];
+            each(start.load(Relaxed), end.load(Relaxed));
+            // Then another change may have taken its place.
+            if BLOCKS.sequence() / 2 >= number + REMEMBERED as u64 {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Start, end and origin of the block at an address.
+#[inline]
+pub fn block(address: u64) -> Option<(u64, u64, u32)> {
+    if !BLOCKS.may_cover_part_of(address) {
+        return None;
+    }
+    let entry = BLOCKS.first_behind(address)?;
+    (entry.start <= address).then_some((entry.start, entry.end, entry.piece))
+}
+
+/// Gives each origin to `each`, in the order of their numbers.
+pub fn origins(mut each: impl FnMut(&Origin)) {
+    let blocked = Uninterrupted::begin();
+    with_heap(&blocked, |heap| heap.origins.iter().for_each(&mut each));
+}
+
+fn with_heap<R>(signals_wait: &Uninterrupted, work: impl FnOnce(&mut Heap) -> R) -> R {
+    HEAP.with_blocked(signals_wait, |heap| work(heap.get_or_insert_default()))
+}
+
+impl Heap {
+    /// The number of an origin.
+    fn number(&mut self, key: Key) -> u32 {
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        let number = self.origins.len() as u32;
+        self.origins.push(Origin {
+            key: key.clone(),
+            blocks: 0,
+            bytes: 0,
+        });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// Begins a change of these addresses.
+    fn change(&mut self, start: u64, end: u64) -> Change<'_> {
+        let place = &CHANGED[(BLOCKS.sequence() / 2) as usize % REMEMBERED];
+        place[0].store(start, Relaxed);
+        place[1].store(end, Relaxed);
+        Change::begin(&BLOCKS, &mut self.spare)
+    }
+
+    /// Memory is no block's any more.
+    fn forget(&mut self, start: u64, end: u64) {
+        self.change(start, end).cut(start, end);
+    }
+
+    /// The block that begins at an address is there no more.
+    fn free(&mut self, block: u64) {
+        let found = BLOCKS.first_behind(block);
+        if let Some(found) = found.filter(|found| found.start == block) {
+            self.change(found.start, found.end).remove(block);
+        }
+    }
+
+    fn allocate(&mut self, new: New, end: u64) {
+        let origin = &mut self.origins[new.tag as usize];
+        origin.blocks += 1;
+        origin.bytes += new.size;
+        // A block that becomes smaller in its place leaves nothing behind.
+        self.free(new.block);
+        let mut change = self.change(new.block, end);
+        change.cut(new.block, end);
+        change.insert(Entry {
+            start: new.block,
+            end,
+            piece: new.tag as u32,
+        });
+    }
+}
+
+/// The number of the origin of what the running thread allocates.
+fn origin(
+    blocked: &Uninterrupted,
+    path: &PathState,
+    node: &'static PathNode,
+    is_mapping: bool,
+) -> u32 {
+    if node.tool() != 0 {
+        return node.tool() as u32 - 1;
+    }
+    let number = |number: Option<usize>| number.map_or(0, |number| number as u32 + 1);
+    let callers = path.callers(node).take(CALLERS.load(Relaxed) as usize);
+    let key = Key {
+        is_mapping,
+        callers: callers
+            .map(|(call, proc)| [number(call), number(proc)])
+            .collect(),
+    };
+    let number = with_heap(blocked, |heap| heap.number(key));
+    node.set_tool(u64::from(number) + 1);
+    number
+}
+
+#[analysis]
+fn begin_heap(callers: u64) {
+    CALLERS.store(callers, Relaxed);
+    paths::in_child(|| {
+        with_heap(&Uninterrupted::begin(), |heap| {
+            for origin in &mut heap.origins {
+                (origin.blocks, origin.bytes) = (0, 0);
+            }
+        });
+    });
+}
+
+/// At an allocator's entry. `what` is a number of [`OpenCall::what`], the procedure's number is that of the call paths.
+#[analysis]
+#[rustfmt::skip]
+fn enter(open: PerThread<OpenCall>, path: PerThread<PathState>, buffer: PerThread<NoteBuffer>, what: u32, sp: u64, rbp: u64, a: u64, b: u64, c: u64) {
+    let Some(call) = open.enter(what, sp, [a, b, c]) else {
+        return;
+    };
+    let blocked = Uninterrupted::begin();
+    thread::catch_up(buffer);
+    match call {
+        Call::Frees { block } if thread::is_alone() => with_heap(&blocked, |heap| heap.free(block)),
+        Call::Frees { .. } => {}
+        Call::Unmaps { start, size } => {
+            MAPPINGS.fetch_add(1, Relaxed);
+            with_heap(&blocked, |heap| heap.forget(start, end(start, size, true)));
+        }
+        Call::Allocates { is_mapping } => {
+            let node = path.called_here(open.proc(), sp, rbp);
+            open.set_tag(origin(&blocked, &path, node, is_mapping).into());
+        }
+    }
+}
+
+/// Before an instruction by which an allocator may be left.
+#[analysis]
+fn leave(open: PerThread<OpenCall>, buffer: PerThread<NoteBuffer>, sp: u64, result: u64) {
+    if let Some(new) = open.leave(sp, result) {
+        allocated(buffer, new);
+    }
+}
+
+/// After a call that may have led to an allocator of a library that is not seen.
+#[analysis]
+fn left(open: PerThread<OpenCall>, buffer: PerThread<NoteBuffer>, sp: u64, result: u64) {
+    if let Some(new) = open.left(sp, result) {
+        allocated(buffer, new);
+    }
+}
+
+/// Before a jump out of an allocator to a place that is not known.
+#[analysis]
+fn lose(open: PerThread<OpenCall>, sp: u64) {
+    open.lose(sp);
+}
+
+/// The address behind a block. Mappings have whole pages.
+fn end(start: u64, size: u64, is_mapping: bool) -> u64 {
+    let unit = if is_mapping { PAGE } else { 1 };
+    let end = start.saturating_add(size);
+    end.checked_next_multiple_of(unit).unwrap_or(end)
+}
+
+#[cold]
+#[inline(never)]
+fn allocated(buffer: PerThread<NoteBuffer>, new: New) {
+    let blocked = Uninterrupted::begin();
+    let end = end(new.block, new.size, new.is_mapping);
+    if new.is_mapping {
+        MAPPINGS.fetch_add(1, Relaxed);
+    }
+    if new.block != 0 && end > new.block {
+        with_heap(&blocked, |heap| heap.allocate(new, end));
+    }
+    thread::catch_up(buffer);
+    if new.old != 0 && new.old != new.block && (thread::is_alone() || new.is_mapping) {
+        with_heap(&blocked, |heap| heap.free(new.old));
+    }
+}
+
+/// Instrument side: what the report needs.
+pub struct Followed {
+    /// The procedures and calls of the call paths.
+    pub procs: SiteList,
+    pub calls: SiteList,
+    /// The allocator is known.
+    pub is_known: bool,
+    /// The allocator of some library is not seen.
+    pub has_unseen: bool,
+}
+
+/// Adds the calls that follow the heap.
+pub fn add(
+    program: &Program<'_>,
+    buffer: ThreadData<NoteBuffer>,
+    named: &allocations::Named,
+    callers: u64,
+) -> Result<Followed> {
+    let allocators = allocations::find(program, named, true)?;
+    if allocators.is_empty() {
+        return Ok(Followed {
+            procs: SiteList::new(),
+            calls: SiteList::new(),
+            is_known: false,
+            has_unseen: false,
+        });
+    }
+    let options = PathOptions {
+        by_site: true,
+        ..PathOptions::default()
+    };
+    let procs: Vec<Proc<'_>> = allocators.iter().map(|(proc, _)| *proc).collect();
+    let leading = paths::leading_to(program, &procs);
+    let mut paths = CallPaths::add_for(program, options, &|proc| leading.contains(&proc.index()));
+    let open = program.thread_data(OpenCall::zero());
+    let sp = Reg::Rsp;
+    allocations::points(program, &allocators, &mut |point| match point {
+        Point::Enter(proc, role) => {
+            let what = OpenCall::what(role, paths.number(proc));
+            let [a, b, c] = [Reg::Rdi, Reg::Rsi, Reg::Rdx];
+            let args = (open, paths.state, buffer, what, sp, Reg::Rbp, a, b, c);
+            proc.add_call(Before, enter, args);
+        }
+        Point::Leave(inst, block) => inst.add_call(Before, leave, (open, buffer, sp, block)),
+        Point::Left(inst) => inst.add_call(After, left, (open, buffer, sp, Reg::Rax)),
+        Point::Lose(inst) => inst.add_call(Before, lose, (open, sp)),
+    });
+    program.add_call(Before, begin_heap, (callers,));
+    let is_heap = |role: Role| !matches!(role, Role::Known(known) if known.is_mapping());
+    Ok(Followed {
+        procs: paths.procs,
+        calls: paths.calls,
+        is_known: allocators.iter().any(|(_, role)| is_heap(*role)),
+        has_unseen: procs.iter().any(Proc::is_stub),
+    })
+}
