@@ -365,6 +365,26 @@ impl Drop for Change<'_> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_cut_leaves_what_is_outside() {
+        static MAP: Map = Map::new();
+        let mut spare = Vec::new();
+        let mut change = Change::begin(&MAP, &mut spare);
+        let pieces = [(10, 20, 1), (20, 30, 2), (35, 40, 3), (50, 90, 4)];
+        for (start, end, piece) in pieces {
+            change.insert(Entry { start, end, piece });
+        }
+        change.cut(15, 37);
+        change.cut(60, 70);
+        change.cut(41, 50);
+        drop(change);
+        let mut all = Vec::new();
+        MAP.overlapping(0, 1000, |entry| {
+            all.push((entry.start, entry.end, entry.piece))
+        });
+        assert_eq!(all, [(10, 15, 1), (37, 40, 3), (50, 60, 4), (70, 90, 4)]);
+    }
+
     /// Compares the map with a plain list, with many chunks and splits.
     #[test]
     fn finds_what_a_plain_list_finds() {

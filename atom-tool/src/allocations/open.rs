@@ -167,3 +167,79 @@ impl OpenCall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread_data::ThreadState;
+
+    fn known(known: Allocator, proc: u32) -> u32 {
+        OpenCall::what(Role::Known(known), proc)
+    }
+
+    #[test]
+    fn only_the_outermost_call_counts() {
+        let open = OpenCall::zero();
+        let [new, malloc, mmap] = [
+            (Allocator::Malloc, 1),
+            (Allocator::Malloc, 2),
+            (Allocator::Mmap, 3),
+        ]
+        .map(|(kind, proc)| known(kind, proc));
+        let is_mapping = false;
+        let outer = open.enter(new, 1000, [70, 0, 0]);
+        assert_eq!(outer, Some(Call::Allocates { is_mapping }));
+        open.set_tag(5);
+        // By a jump, and by a call.
+        assert_eq!(open.enter(malloc, 1000, [70, 0, 0]), None);
+        assert_eq!(open.enter(mmap, 900, [0, 4096, 3]), None);
+        assert_eq!(open.leave(900, 0x7000), None);
+        let made = open.left(1008, 0x7010);
+        let block = New {
+            block: 0x7010,
+            size: 70,
+            old: 0,
+            tag: 5,
+            is_mapping,
+        };
+        assert_eq!(made, Some(block));
+        assert_eq!(open.leave(1000, 0x7010), None);
+        // A call that was left by `longjmp` is over when another one begins further out.
+        assert!(open.enter(malloc, 800, [1, 0, 0]).is_some());
+        assert!(open.enter(malloc, 900, [2, 0, 0]).is_some());
+        assert_eq!(open.leave(900, 0x8000).map(|new| new.size), Some(2));
+    }
+
+    #[test]
+    fn what_is_taken_is_told() {
+        let open = OpenCall::zero();
+        let realloc = known(Allocator::Realloc, 0);
+        for (size, result, old) in [(10, 0x30, 0x20), (10, 0, 0), (0, 0, 0x20)] {
+            assert!(open.enter(realloc, 50, [0x20, size, 0]).is_some());
+            assert_eq!(open.leave(50, result).map(|new| new.old), Some(old));
+        }
+        let free = open.enter(OpenCall::what(Role::Frees, 9), 50, [0x20, 0, 0]);
+        assert_eq!(free, Some(Call::Frees { block: 0x20 }));
+        assert_eq!(open.proc(), 9);
+        assert_eq!(open.leave(50, 7), None);
+        let third = OpenCall::what(Role::Sized(3), 9);
+        assert!(open.enter(third, 50, [1, 2, 3]).is_some());
+        assert_eq!(
+            open.leave(50, 0x40).map(|new| (new.block, new.size)),
+            Some((0x40, 3))
+        );
+        let place = 0x1234u64;
+        let at = std::ptr::from_ref(&place).expose_provenance() as u64;
+        let aligned = known(Allocator::PosixMemalign, 1);
+        for (result, block) in [(0, 0x1234), (12, 0)] {
+            assert!(open.enter(aligned, 50, [at, 64, 100]).is_some());
+            assert_eq!(
+                open.leave(50, result).map(|new| (new.block, new.size)),
+                Some((block, 100))
+            );
+        }
+        let mmap = known(Allocator::Mmap, 1);
+        assert!(open.enter(mmap, 50, [0, 4096, 3]).is_some());
+        assert_eq!(open.leave(50, -12i64 as u64).map(|new| new.block), Some(0));
+    }
+}

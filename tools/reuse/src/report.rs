@@ -249,7 +249,12 @@ fn origin_name(origin: &Origin, places: &Places) -> String {
             },
         }
     };
-    let mut callers: Vec<String> = origin.key.callers.iter().map(caller).collect();
+    // What calls `main` is of no interest.
+    let is_main = |proc: u32| site(&places.procs, proc).is_some_and(|proc| proc.proc == "main");
+    let callers = &origin.key.callers;
+    let main = callers.iter().position(|[_, proc]| is_main(*proc));
+    let callers = &callers[..main.map_or(callers.len(), |main| main + 1)];
+    let mut callers: Vec<String> = callers.iter().map(caller).collect();
     // The start of a thread has called nothing that is of interest.
     if callers.len() > 1 && callers.last().is_some_and(|last| last == "(start)") {
         callers.pop();

@@ -248,3 +248,147 @@ fn samples_state_their_error() {
 fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
+
+/// Callers, references, blocks and bytes of a row of data.
+type Blocks = (String, [u64; 3]);
+
+/// The rows that the source expects in a case: one of its words in front of the kind, or none.
+fn expected(case: &str) -> Vec<Blocks> {
+    let source = include_str!("programs/heap.c").lines();
+    let lines = source.filter_map(|line| line.strip_prefix("// expect ")?.split_once(" = "));
+    let rows = lines.filter_map(|(name, numbers)| {
+        let name = match case {
+            "" => name,
+            case => name.strip_prefix(case)?.trim_start(),
+        };
+        let (kind, callers) = name.split_once(' ')?;
+        let is_it = ["heap", "mapped"].contains(&kind);
+        let callers = callers.split(' ').collect::<Vec<_>>().join(" < ");
+        let mut numbers = numbers.split(' ').map(|n| n.parse().unwrap());
+        let numbers = std::array::from_fn(|_| numbers.next().unwrap());
+        is_it.then(|| (format!("{kind}: {callers}"), numbers))
+    });
+    rows.collect()
+}
+
+/// The rows of blocks in a report, without lines of the source and what calls `main`.
+fn found(json: &Value) -> BTreeMap<String, [u64; 3]> {
+    let mut found: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+    for row in rows(json, "data") {
+        let callers = row["data"].as_str().unwrap().split(" < ");
+        let callers = callers.map(|caller| caller.split(" (").next().unwrap());
+        let mut callers: Vec<&str> = callers.collect();
+        if let Some(main) = callers.iter().position(|name| name.ends_with("main")) {
+            callers.truncate(main + 1);
+        }
+        let sum = found.entry(callers.join(" < ")).or_default();
+        for (sum, column) in sum.iter_mut().zip(["references", "blocks", "size"]) {
+            *sum += row[column].as_u64().unwrap_or(0);
+        }
+    }
+    found
+}
+
+/// References to blocks are those of the source, in all builds, alone and as whole processes, in threads and in children.
+#[test]
+fn blocks_of_the_heap_are_told_apart() {
+    let folder = atom::target_folder()
+        .unwrap()
+        .join("test-programs/reuse-heap");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reuse/programs/heap.c");
+    let builds: [(&str, &str, &[&str]); 5] = [
+        ("gcc-O0", "gcc", &["-O0"]),
+        ("gcc-O2", "gcc", &["-O2"]),
+        ("clang-O1", "clang", &["-O1"]),
+        ("static", "gcc", &["-O2", "-static"]),
+        ("fixed", "gcc", &["-O3", "-no-pie"]),
+    ];
+    for (name, compiler, flags) in builds {
+        let folder = folder.join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("heap");
+        let mut command = Command::new(compiler);
+        command.args(["-g", "-pthread"]).args(flags).arg(&source);
+        let status = command.arg("-o").arg(&program).status().unwrap();
+        assert!(status.success());
+        for is_whole in [false, true] {
+            if is_whole && name == "static" {
+                continue;
+            }
+            judge_blocks(&folder, name, is_whole);
+        }
+    }
+}
+
+fn judge_blocks(folder: &Path, name: &str, is_whole: bool) {
+    let label = format!("{name} {is_whole}");
+    let folder = folder.join(if is_whole { "whole" } else { "alone" });
+    std::fs::create_dir_all(&folder).unwrap();
+    let (out, json) = (folder.join("out"), folder.join("json"));
+    let run = |options: &[&str]| -> (Value, Value) {
+        let mut words: Vec<String> = options.iter().map(|o| o.to_string()).collect();
+        words.extend(["--json".into(), json.display().to_string()]);
+        let mut job = Job::Tool("reuse".into(), words);
+        if is_whole {
+            job = Job::Whole(Box::new(job), Vec::new());
+        }
+        let program = folder.parent().unwrap().join("heap");
+        atom::instrument(&program, &out, &job, false).unwrap();
+        let mut command = Command::new(&out);
+        plain_environment(&mut command);
+        command.current_dir(&folder);
+        let setting = atom_tests::outcome::Setting::default();
+        let outcome = atom_tests::outcome::run(&mut command, &setting).unwrap();
+        assert_eq!(outcome.stderr, b"", "{label}");
+        let is_child = |path: &std::path::PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let number = name.strip_prefix("json.");
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let files = std::fs::read_dir(&folder).unwrap();
+        let mut children = files.map(|file| file.unwrap().path()).filter(is_child);
+        let child = children.next().unwrap();
+        assert_eq!(children.next(), None, "{label}");
+        let both = (read(&json), read(&child));
+        std::fs::remove_file(json.as_path()).unwrap();
+        std::fs::remove_file(child).unwrap();
+        both
+    };
+    let (all, child) = run(&[]);
+    let mut rows = found(&all);
+    let has_library = is_whole || name == "static";
+    let mut wanted = expected("");
+    if !has_library {
+        wanted.extend(expected("alone"));
+    } else {
+        // The library's own references come on top.
+        for (callers, [references, blocks, bytes]) in expected("alone") {
+            let row = rows[&callers];
+            assert!(row[0] >= references, "{label}: {callers} {row:?}");
+            assert_eq!(row[1..], [blocks, bytes], "{label}: {callers}");
+        }
+    }
+    for (callers, numbers) in wanted {
+        assert_eq!(
+            rows.remove(&callers),
+            Some(numbers),
+            "{label}: {callers} {rows:?}"
+        );
+    }
+    for (callers, numbers) in expected("child") {
+        assert_eq!(found(&child).get(&callers), Some(&numbers), "{label}");
+    }
+    let sum = |json: &Value| -> u64 {
+        let all = self::rows(json, "data").iter();
+        all.map(|row| row["references"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(all["references"].as_u64(), Some(sum(&all)), "{label}");
+    let (json, _) = run(&["--callers", "1", "--alloc", "pool_get:2"]);
+    let rows = found(&json);
+    assert_eq!(rows["heap: wrapper"], [4000, 500, 24000], "{label}");
+    for (callers, numbers) in expected("pool") {
+        let innermost = callers.split(" < ").next().unwrap();
+        assert_eq!(rows.get(innermost), Some(&numbers), "{label}: {rows:?}");
+    }
+}
