@@ -219,6 +219,45 @@ mod tests {
     }
 
     #[test]
+    fn many_references_come_in_parts() {
+        let mut file = MAGIC.to_vec();
+        let string = [item(0x20, READ, 0, 0), item(0x20, WRITE, 1, 0)];
+        descriptions(&mut file, &[(1, &describe(true, 3, &string))]);
+        const TIMES: u64 = 3_000_000;
+        let words = [
+            begin(1, 3),
+            1 << 32,
+            2 << 32,
+            TIMES << 1,
+            begin(1, 3),
+            8,
+            16,
+            1 << 1,
+        ];
+        let words = words.map(AtomicU64::new);
+        let shape = Shape {
+            values: 3,
+            references: 2,
+            is_repeated: true,
+        };
+        let mut stream = Stream::default();
+        Encoder::default().encode(&mut stream, &words, &mut |_| Some(shape));
+        chunk(&mut file, 1, &mut stream, true);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let (mut parts, mut all) = (0, 0);
+        let mut addresses = Vec::new();
+        while let Some(part) = reader.next_chunk().unwrap() {
+            assert!(part.len() < 4 << 20, "{}", part.len());
+            parts += 1;
+            all += part.len() as u64;
+            addresses.extend(part.iter().rev().take(3).rev().map(|r| r.address));
+        }
+        assert!(parts > 2, "{parts}");
+        assert_eq!(all, 2 * TIMES + 2);
+        assert!(addresses.ends_with(&[(2 << 32) + 8 * (TIMES - 1), 8, 16]));
+    }
+
+    #[test]
     fn places_and_objects_are_known() {
         let file = file(false);
         let mut reader = Reader::new(&file[..]).unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read};
 
-use miniz_oxide::inflate::decompress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
 use crate::{
     BATCHES, BEGIN, COMPRESSED, ENTRIES, EXECUTED, GROUP, Item, LENGTHS, MAGIC, MOST_VALUES,
@@ -13,8 +13,10 @@ use crate::{
 
 /// Bits of an address below the number of its object.
 const OBJECT_SHIFT: u32 = 32;
-/// Largest length of a chunk in bytes.
+/// Largest length of a chunk in bytes, also of one that was compressed.
 const MOST: u64 = 1 << 30;
+/// Number of references from which on they are given back: a few instructions may make millions.
+const AT_ONCE: usize = 1 << 20;
 
 /// Why a trace cannot be read.
 #[derive(Debug)]
@@ -102,9 +104,38 @@ struct Thread {
     at: usize,
 }
 
+/// A chunk of entries whose words are being taken.
+struct Open {
+    /// Number of its thread.
+    id: u64,
+    bytes: Vec<u8>,
+    /// The first byte that has not been taken.
+    at: usize,
+    /// Number of words that have been taken, and of all.
+    taken: u64,
+    count: u64,
+    /// Of the running group: two bits for each word that has not been taken.
+    bits: u8,
+    /// The running entry.
+    entry: Option<Entry>,
+    /// Of a repeated instruction: the next one of its repetitions.
+    next: u64,
+}
+
+/// An entry, or as much of it as has been taken.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The place of its batch.
+    batch: usize,
+    values: [u64; MOST_VALUES],
+    /// Number of values that have been taken.
+    len: usize,
+}
+
 /// Reads a trace chunk by chunk.
 pub struct Reader<R> {
     from: R,
+    open: Option<Open>,
     objects: Vec<Object>,
     numbers: HashMap<u32, usize>,
     batches: Vec<Described>,
@@ -131,7 +162,8 @@ fn split<'a>(bytes: &mut &'a [u8], len: u64) -> Result<&'a [u8], Error> {
 }
 
 fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    decompress_to_vec(bytes).map_err(|_| Error::Damaged("compressed data"))
+    let inflated = decompress_to_vec_with_limit(bytes, MOST as usize);
+    inflated.map_err(|_| Error::Damaged("compressed data"))
 }
 
 impl Batch {
@@ -198,6 +230,7 @@ impl<R: Read> Reader<R> {
         }
         Ok(Self {
             from,
+            open: None,
             objects: Vec::new(),
             numbers: HashMap::new(),
             batches: Vec::new(),
@@ -219,9 +252,15 @@ impl<R: Read> Reader<R> {
         &self.objects
     }
 
-    /// The references of the next chunk, all of one thread and in their order; `None` at the end.
+    /// The next references, all of one thread and in their order: those of a chunk, or of a part of it; `None` at the end.
+    ///
+    /// # Errors
+    /// If reading fails, or the file is damaged.
     pub fn next_chunk(&mut self) -> Result<Option<Vec<Reference>>, Error> {
         loop {
+            if let Some(open) = self.open.take() {
+                return self.take_entries(open).map(Some);
+            }
             let mut kind = [0];
             if self.from.read(&mut kind)? == 0 {
                 return Ok(None);
@@ -230,8 +269,8 @@ impl<R: Read> Reader<R> {
             match kind[0] {
                 OBJECTS => self.read_objects(&payload)?,
                 BATCHES => self.read_batches(&inflate(&payload)?)?,
-                kind @ (ENTRIES | COMPRESSED) => {
-                    return self.read_entries(&payload, kind == COMPRESSED).map(Some);
+                ENTRIES | COMPRESSED => {
+                    self.open = Some(Open::new(payload, kind[0] == COMPRESSED)?);
                 }
                 // Later versions may have further kinds.
                 _ => {}
@@ -303,77 +342,112 @@ impl<R: Read> Reader<R> {
         last.map_or(1, |last| last.first + last.batch.values + 1)
     }
 
-    /// The batch of which a word begins an entry.
-    fn begun(&self, word: u64) -> Option<&Described> {
+    /// The place of the batch of which a word begins an entry.
+    fn begun(&self, word: u64) -> Option<usize> {
         let state = word ^ BEGIN;
         let place = *self.numbers.get(&u32::try_from(state >> 3).ok()?)?;
-        let found = &self.batches[place];
-        (state <= u64::MAX ^ BEGIN && found.batch.values as u64 == state & 7).then_some(found)
+        let values = self.batches[place].batch.values;
+        (state <= u64::MAX ^ BEGIN && values as u64 == state & 7).then_some(place)
     }
 
-    fn read_entries(
-        &mut self,
-        payload: &[u8],
-        is_compressed: bool,
-    ) -> Result<Vec<Reference>, Error> {
-        let mut bytes = payload;
-        let [id, count] = [number(&mut bytes)?, number(&mut bytes)?];
-        let inflated;
-        if is_compressed {
-            inflated = inflate(bytes)?;
-            bytes = &inflated;
-        }
-        let mut thread = self.threads.remove(&id).unwrap_or_default();
+    /// Takes entries of a chunk until it ends or there are many references. A chunk that has not ended is kept.
+    fn take_entries(&mut self, mut open: Open) -> Result<Vec<Reference>, Error> {
+        let mut thread = self.threads.remove(&open.id).unwrap_or_default();
         thread.slots.resize(self.slots(), 0);
         let mut found = Vec::new();
-        let mut bits = 0;
-        let mut entry: Option<(&Described, [u64; MOST_VALUES], usize)> = None;
-        for i in 0..count {
-            if i % GROUP as u64 == 0 {
-                bits = split(&mut bytes, 1)?[0];
-            }
-            let last = &mut thread.slots[thread.at];
-            let distance = signed(&mut bytes, LENGTHS[usize::from(bits & 3)])?;
-            *last = last.wrapping_add(distance);
-            bits >>= 2;
-            let word = *last;
-            let (described, values, len) = match entry.take() {
-                None => match self.begun(word) {
-                    Some(described) => {
-                        thread.at = described.first;
-                        (described, [0; MOST_VALUES], 0)
+        while found.len() < AT_ONCE {
+            match open.entry {
+                Some(entry) if entry.len == self.batches[entry.batch].batch.values => {
+                    let batch = &self.batches[entry.batch].batch;
+                    if expand(open.id, batch, entry.values, &mut open.next, &mut found)? {
+                        open.entry = None;
                     }
-                    None => {
-                        thread.at = 0;
-                        continue;
-                    }
-                },
-                Some((described, mut values, len)) => {
-                    values[len] = word;
-                    thread.at += 1;
-                    (described, values, len + 1)
                 }
-            };
-            match len == described.batch.values {
-                true => expand(id, &described.batch, values, &mut found)?,
-                false => entry = Some((described, values, len)),
+                _ if open.taken == open.count => break,
+                entry => {
+                    let word = open.word(&mut thread)?;
+                    open.entry = self.go_on(entry, word, &mut thread);
+                }
             }
         }
-        if entry.is_some() {
+        let is_whole = open
+            .entry
+            .is_some_and(|entry| entry.len == self.batches[entry.batch].batch.values);
+        let has_ended = open.taken == open.count && !is_whole;
+        if has_ended && open.entry.is_some() {
             thread.at = 0;
         }
-        self.threads.insert(id, thread);
+        self.threads.insert(open.id, thread);
+        self.open = Some(open).filter(|_| !has_ended);
         Ok(found)
+    }
+
+    /// The running entry with another word, which may begin one.
+    fn go_on(&self, entry: Option<Entry>, word: u64, thread: &mut Thread) -> Option<Entry> {
+        if let Some(mut entry) = entry {
+            entry.values[entry.len] = word;
+            entry.len += 1;
+            thread.at += 1;
+            return Some(entry);
+        }
+        let begun = self.begun(word);
+        thread.at = begun.map_or(0, |batch| self.batches[batch].first);
+        begun.map(|batch| Entry {
+            batch,
+            values: [0; MOST_VALUES],
+            len: 0,
+        })
     }
 }
 
-/// Appends the references of an entry.
+impl Open {
+    fn new(payload: Vec<u8>, is_compressed: bool) -> Result<Self, Error> {
+        let mut bytes = &payload[..];
+        let [id, count] = [number(&mut bytes)?, number(&mut bytes)?];
+        let (bytes, at) = match is_compressed {
+            true => (inflate(bytes)?, 0),
+            false => {
+                let at = payload.len() - bytes.len();
+                (payload, at)
+            }
+        };
+        Ok(Self {
+            id,
+            bytes,
+            at,
+            taken: 0,
+            count,
+            bits: 0,
+            entry: None,
+            next: 0,
+        })
+    }
+
+    /// Takes the next word of a thread.
+    fn word(&mut self, thread: &mut Thread) -> Result<u64, Error> {
+        let mut bytes = &self.bytes[self.at..];
+        if self.taken % GROUP as u64 == 0 {
+            self.bits = split(&mut bytes, 1)?[0];
+        }
+        let distance = signed(&mut bytes, LENGTHS[usize::from(self.bits & 3)])?;
+        self.bits >>= 2;
+        self.taken += 1;
+        self.at = self.bytes.len() - bytes.len();
+        let last = &mut thread.slots[thread.at];
+        *last = last.wrapping_add(distance);
+        Ok(*last)
+    }
+}
+
+/// Appends the references of an entry, of a repeated instruction from the repetition `next` on and not too many. True if these
+/// were all; `next` is 0 again then.
 fn expand(
     thread: u64,
     batch: &Batch,
     values: [u64; MOST_VALUES],
+    next: &mut u64,
     to: &mut Vec<Reference>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let reference = |item: &Item, address: u64| Reference {
         thread,
         pc: item.pc,
@@ -384,13 +458,15 @@ fn expand(
     if !batch.is_repeated {
         let items = batch.items.iter();
         to.extend(items.map(|item| reference(item, item.address(&values))));
-        return Ok(());
+        return Ok(true);
     }
     let (times, down) = (values[2] >> 1, values[2] & 1 != 0);
     if times > MOST {
         return Err(Error::Damaged("a number of repetitions"));
     }
-    for i in 0..times {
+    let times = if batch.items.is_empty() { 0 } else { times };
+    let end = times.min(*next + AT_ONCE as u64);
+    for i in *next..end {
         for item in &batch.items {
             let (start, far) = (item.address(&values), item.size.wrapping_mul(i));
             let address = match down {
@@ -400,5 +476,6 @@ fn expand(
             to.push(reference(item, address));
         }
     }
-    Ok(())
+    *next = if end == times { 0 } else { end };
+    Ok(end == times)
 }

@@ -58,7 +58,7 @@ const PACKAGES: [&str; 13] = [
     "ranges",
 ];
 
-const FUZZ_TARGETS: [&str; 5] = ["elf", "eh_frame", "dwarf", "arp", "call_log"];
+const FUZZ_TARGETS: [&str; 6] = ["elf", "eh_frame", "dwarf", "arp", "call_log", "mem_trace"];
 
 /// Rewrites of the corpus that choose procedures by a seed: these seeds.
 const SEEDS: [u64; 3] = [1, 2, 3];
