@@ -56,9 +56,12 @@
 //! # fn main() {}
 //! ```
 //!
+//! Go's allocator is another one: [`go_points`], a [`GoThread`] of each thread, and [`go_allocated`].
+//!
 //! ABI: a procedure's execution is known by rsp at its entry, which its `ret` has again, also if it ends in a jump to
 //! another procedure, which then returns. Arguments are those of the System V ABI.
 
+mod golang;
 mod known;
 mod open;
 mod points;
@@ -69,6 +72,7 @@ use crate::Result;
 use crate::handle::Proc;
 use crate::program::Program;
 
+pub use golang::{GoPoint, GoThread, go_allocated, go_points};
 pub use known::Allocator;
 pub use open::{Call, New, OpenCall};
 pub use points::{Point, points};

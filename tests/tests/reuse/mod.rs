@@ -9,7 +9,7 @@ use atom_tests::atom::{self, Job};
 use atom_tests::check::{Case, check_few};
 use atom_tests::counts::Missed;
 use atom_tests::outcome::plain_environment;
-use atom_tests::source::Source;
+use atom_tests::source::{Source, Variant};
 use atom_tests::stepper::{self, Options, Step};
 use serde_json::Value;
 
@@ -391,4 +391,36 @@ fn judge_blocks(folder: &Path, name: &str, is_whole: bool) {
         let innermost = callers.split(" < ").next().unwrap();
         assert_eq!(rows.get(innermost), Some(&numbers), "{label}: {rows:?}");
     }
+}
+
+/// Blocks of Go's heap are those of the lines that allocate them, in a stripped program.
+#[test]
+fn blocks_of_go_are_told_apart() {
+    let source = Source::named("goheap.go").unwrap();
+    let variant = Variant("go-strip".into());
+    let case = Case::build(&source, &variant).unwrap();
+    let (json, _) = run(&case, &source, "reuse", &[]);
+    let line = |what: &str| {
+        let lines = include_str!("../../sources/goheap.go").lines();
+        lines
+            .map(str::trim)
+            .position(|line| line.starts_with(what))
+            .unwrap()
+            + 1
+    };
+    let row = |proc: &str, line: usize| {
+        let name = format!("heap: {proc} (goheap.go:{line})");
+        let row = rows(&json, "data").iter().find(|row| row["data"] == *name);
+        let row = row.unwrap_or_else(|| panic!("{name}: {:?}", rows(&json, "data")));
+        ["references", "blocks", "size"].map(|column| row[column].as_u64().unwrap())
+    };
+    // One tree of depth 9 that is read, and 50 others.
+    let leaves = row("main.tree", line("return &node{value: 1}"));
+    assert_eq!(leaves[1..], [51 * 512, 51 * 512 * 24]);
+    let inner = row("main.tree", line("return &node{tree"));
+    assert_eq!(inner[1..], [51 * 511, 51 * 511 * 24]);
+    // Each is stored once and each of the first tree loaded three times; the collector and the allocator add to that.
+    assert!(inner[0] >= 511 * 3 + 51 * 511 * 3, "{inner:?}");
+    let table = row("main.table", line("return make"));
+    assert_eq!(table, [4000, 1, 8000]);
 }

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use atom_tool::Allocator;
+use atom_tool::ThreadState;
+use atom_tool::allocations::{self, Allocator, GoThread};
 use atom_tool::prelude::*;
 
 use crate::live::{self, Block, MAP};
@@ -24,9 +25,8 @@ thread_state! {
         /// For each call: rsp before it, kind and site, size, address of the old block or of the
         /// result.
         calls: [[ThreadCell<u64>; 4]; DEPTH],
-        /// Of a program of Go: the goroutine that entered the runtime last, and by which call.
-        pub goroutine: ThreadCell<u64>,
-        pub site: ThreadCell<u64>,
+        /// Of a program of Go.
+        go: GoThread,
     }
 }
 
@@ -35,8 +35,7 @@ impl Calls {
         Self {
             depth: ThreadCell::new(0),
             calls: std::array::from_fn(|_| std::array::from_fn(|_| ThreadCell::new(0))),
-            goroutine: ThreadCell::new(0),
-            site: ThreadCell::new(0),
+            go: GoThread::zero(),
         }
     }
 }
@@ -239,8 +238,34 @@ fn add(block: u64, size: u64, ranges: Vec<u32>) {
     });
 }
 
+/// Before a call by which a goroutine enters the runtime.
+#[analysis]
+pub fn enter_runtime(calls: PerThread<Calls>, goroutine: u64, site: u64) {
+    calls.go.enters_runtime(goroutine, site);
+}
+
+/// After such a call.
+#[analysis]
+pub fn leave_runtime(calls: PerThread<Calls>, goroutine: u64) {
+    calls.go.leaves_runtime(goroutine);
+}
+
+/// At the entry of a procedure of Go's allocator.
+#[analysis]
+pub fn enter_go(calls: PerThread<Calls>, proc: u32, goroutine: u64, size: u64, unknown: u64) {
+    calls.go.allocates(proc, goroutine, size, unknown);
+}
+
+/// Before a procedure of Go's allocator returns a block, in memory that the collector has freed.
+#[analysis]
+pub fn leave_go(proc: u32, goroutine: u64, block: u64) {
+    if let Some((site, size)) = allocations::go_allocated(proc, goroutine) {
+        given(site as usize, block, size);
+    }
+}
+
 /// A block has been allocated in memory that a collector has freed.
-pub fn given(site: usize, block: u64, size: u64) {
+fn given(site: usize, block: u64, size: u64) {
     let end = block.saturating_add(size);
     if block != 0 && MAP.covers(block, end) {
         live::locked(|live| {

@@ -5,7 +5,6 @@
 //! options and output. `model` processes a reference; `live` makes ranges appear and disappear.
 
 mod frames;
-mod golang;
 mod heap;
 mod html;
 mod live;

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use atom_tool::allocations::{self, GoPoint};
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
 use atom_tool::{
@@ -10,8 +11,10 @@ use atom_tool::{
 };
 
 use crate::frames::{StackVariable, back, entered, left};
-use crate::golang;
-use crate::heap::{Calls, Wish, WishSite, enter, enter_by_jump, leave};
+use crate::heap::{
+    Calls, Wish, WishSite, enter, enter_by_jump, enter_go, enter_runtime, leave, leave_go,
+    leave_runtime,
+};
 use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
 use crate::spec::{self, Code, Data, DataPlace};
 
@@ -361,8 +364,35 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
             inst.add_call(After, leave, (calls, Reg::Rsp, Reg::Rax));
         }
     }
-    golang::add(program, &wishes, calls, &mut points);
+    heap_of_go(program, &wishes, calls, &mut points);
     points
+}
+
+/// Adds calls where Go's allocator is entered and left, and where other code enters Go's runtime.
+fn heap_of_go(
+    program: &Program<'_>,
+    wishes: &[&spec::Heap],
+    calls: ThreadData<Calls>,
+    points: &mut HeapPoints,
+) {
+    let mut unknown = None;
+    let goroutine = Reg::R14;
+    allocations::go_points(program, &mut |point| match point {
+        GoPoint::Enter(proc, number) => {
+            let anywhere = || points.add_site(wishes, spec::Heap::is_anywhere);
+            let unknown = *unknown.get_or_insert_with(anywhere);
+            let args = (calls, number, goroutine, Reg::Rax, unknown);
+            proc.add_call(Before, enter_go, args);
+        }
+        GoPoint::Leave(inst, number) => {
+            inst.add_call(Before, leave_go, (number, goroutine, Reg::Rax));
+        }
+        GoPoint::EnterRuntime(inst) => {
+            let site = points.add_site(wishes, |wish| wish.fits(inst));
+            inst.add_call(Before, enter_runtime, (calls, goroutine, site));
+            inst.add_call(After, leave_runtime, (calls, goroutine));
+        }
+    });
 }
 
 /// Adds calls where procedures with variables that are ranges are entered and left.

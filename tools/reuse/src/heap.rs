@@ -7,10 +7,10 @@
 //! References of other threads may still wait in their buffers. With several threads a block that is freed therefore
 //! stays in the map until its memory is allocated again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use atom_tool::allocations::{self, Call, New, OpenCall, Point, Role};
+use atom_tool::allocations::{self, Call, GoPoint, GoThread, New, OpenCall, Point, Role};
 use atom_tool::intervals::{Change, Chunk, Entry, Map};
 use atom_tool::notes::NoteBuffer;
 use atom_tool::paths::{self, CallPaths, PathNode, PathOptions, PathState};
@@ -260,6 +260,52 @@ fn end(start: u64, size: u64, is_mapping: bool) -> u64 {
     end.checked_next_multiple_of(unit).unwrap_or(end)
 }
 
+/// Before a call by which a goroutine enters Go's runtime.
+#[analysis]
+fn enter_runtime(thread: PerThread<GoThread>, goroutine: u64, site: u64) {
+    thread.enters_runtime(goroutine, site);
+}
+
+/// After such a call.
+#[analysis]
+fn leave_runtime(thread: PerThread<GoThread>, goroutine: u64) {
+    thread.leaves_runtime(goroutine);
+}
+
+/// At the entry of a procedure of Go's allocator.
+#[analysis]
+fn enter_go(thread: PerThread<GoThread>, proc: u32, goroutine: u64, size: u64) {
+    thread.allocates(proc, goroutine, size, 0);
+}
+
+/// Before a procedure of Go's allocator returns a block, in memory that the collector has freed. A site is a caller as origins
+/// have it: the number of its call in the upper half, its procedure's in the lower one.
+#[analysis]
+fn leave_go(buffer: PerThread<NoteBuffer>, proc: u32, goroutine: u64, block: u64) {
+    let Some((site, size)) = allocations::go_allocated(proc, goroutine) else {
+        return;
+    };
+    let blocked = Uninterrupted::begin();
+    let is_mapping = false;
+    let caller = Some([(site >> 32) as u32, site as u32]).filter(|_| site != 0);
+    let callers = caller.into_iter().collect();
+    let tag = with_heap(&blocked, |heap| {
+        heap.number(Key {
+            is_mapping,
+            callers,
+        })
+    });
+    drop(blocked);
+    let new = New {
+        block,
+        size,
+        old: 0,
+        tag: tag.into(),
+        is_mapping,
+    };
+    allocated(buffer, new);
+}
+
 #[cold]
 #[inline(never)]
 fn allocated(buffer: PerThread<NoteBuffer>, new: New) {
@@ -296,6 +342,9 @@ pub fn add(
     callers: u64,
 ) -> Result<Followed> {
     let allocators = allocations::find(program, named, true)?;
+    if let Some(followed) = heap_of_go(program, buffer) {
+        return Ok(followed);
+    }
     if allocators.is_empty() {
         return Ok(Followed {
             procs: SiteList::new(),
@@ -331,5 +380,36 @@ pub fn add(
         calls: paths.calls,
         is_known: allocators.iter().any(|(_, role)| is_heap(*role)),
         has_unseen: procs.iter().any(Proc::is_stub),
+    })
+}
+
+/// Adds the calls that follow Go's heap. `None` if the program is not of Go.
+fn heap_of_go(program: &Program<'_>, buffer: ThreadData<NoteBuffer>) -> Option<Followed> {
+    let thread = program.thread_data(GoThread::zero());
+    let (mut procs, mut calls) = (SiteList::new(), SiteList::new());
+    let mut numbers: HashMap<usize, u64> = HashMap::new();
+    let mut is_known = false;
+    let goroutine = Reg::R14;
+    allocations::go_points(program, &mut |point| match point {
+        GoPoint::Enter(proc, number) => {
+            is_known = true;
+            proc.add_call(Before, enter_go, (thread, number, goroutine, Reg::Rax));
+        }
+        GoPoint::Leave(inst, number) => {
+            inst.add_call(Before, leave_go, (buffer, number, goroutine, Reg::Rax));
+        }
+        GoPoint::EnterRuntime(inst) => {
+            let mut new = || procs.push_proc(inst.proc()) as u64 + 1;
+            let proc = *numbers.entry(inst.proc().index()).or_insert_with(&mut new);
+            let site = (calls.push(inst) as u64 + 1) << 32 | proc;
+            inst.add_call(Before, enter_runtime, (thread, goroutine, site));
+            inst.add_call(After, leave_runtime, (thread, goroutine));
+        }
+    });
+    is_known.then_some(Followed {
+        procs,
+        calls,
+        is_known,
+        has_unseen: false,
     })
 }

@@ -264,7 +264,10 @@ fn origin_name(origin: &Origin, places: &Places) -> String {
     } else {
         "heap"
     };
-    format!("{kind}: {}", callers.join(" < "))
+    match callers.is_empty() {
+        true => format!("{kind}: (Go's runtime)"),
+        false => format!("{kind}: {}", callers.join(" < ")),
+    }
 }
 
 /// A row of the table of data.

@@ -13,15 +13,25 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use atom_tool::ThreadData;
-use atom_tool::prelude::*;
-
-use crate::heap::{self, Calls};
-use crate::points::HeapPoints;
-use crate::spec;
+use crate::handle::{Inst, Proc};
+use crate::program::Program;
+use crate::thread_data::ThreadCell;
+use crate::{InstType, thread_state};
 
 /// How the names of the allocator's procedures begin.
 const ALLOCATOR: &str = "runtime.mallocgc";
+
+/// A point at which a tool follows Go's allocator. The goroutine is in r14.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GoPoint<'a> {
+    /// The entry of the allocator, and a number of the procedure: for [`GoThread::allocates`]. rax has the size.
+    Enter(Proc<'a>, u32),
+    /// An instruction before which the procedure of this number returns: for [`go_allocated`]. rax has the block.
+    Leave(Inst<'a>, u32),
+    /// A call by which a function outside of the runtime enters it, and may reach the allocator: for
+    /// [`GoThread::enters_runtime`] before it, and [`GoThread::leaves_runtime`] after it.
+    EnterRuntime(Inst<'a>),
+}
 
 /// True for a procedure of Go's runtime.
 fn is_runtime(proc: &Proc<'_>) -> bool {
@@ -54,31 +64,20 @@ fn leading_to(program: &Program<'_>, allocators: &[Proc<'_>]) -> HashSet<usize> 
     found
 }
 
-/// Adds calls where Go's allocator is entered and left, and where other code enters the runtime and may reach the
-/// allocator. Does nothing in programs that are not of Go.
-pub fn add(
-    program: &Program<'_>,
-    wishes: &[&spec::Heap],
-    calls: ThreadData<Calls>,
-    points: &mut HeapPoints,
-) {
+/// Gives all points for Go's allocator to `each`; none if the program is not of Go.
+pub fn go_points<'a>(program: &Program<'a>, each: &mut dyn FnMut(GoPoint<'a>)) {
     let is_allocator = |proc: &Proc<'_>| proc.name().starts_with(ALLOCATOR);
     let allocators: Vec<Proc<'_>> = program.procs().filter(is_allocator).collect();
     if allocators.is_empty() {
         return;
     }
-    let unknown = points.add_site(wishes, spec::Heap::is_anywhere);
     for proc in &allocators {
-        let number = proc.index() as u64 + 1;
-        proc.add_call(
-            Before,
-            enter_go,
-            (calls, number, Reg::R14, Reg::Rax, unknown),
-        );
+        let number = proc.index() as u32 + 1;
+        each(GoPoint::Enter(*proc, number));
         for block in proc.blocks() {
             let last = block.last_inst();
             if last.is_type(InstType::Ret) {
-                last.add_call(Before, leave_go, (number, Reg::R14, Reg::Rax));
+                each(GoPoint::Leave(last, number));
             }
         }
     }
@@ -87,17 +86,62 @@ pub fn add(
     for inst in calls_of(others) {
         let called = inst.called_proc();
         if called.is_some_and(|to| leading.contains(&to.index())) {
-            let site = points.add_site(wishes, |wish| wish.fits(inst));
-            inst.add_call(Before, enter_runtime, (calls, Reg::R14, site));
+            each(GoPoint::EnterRuntime(inst));
         }
     }
 }
 
-/// Before a call by which a goroutine enters the runtime.
-#[analysis]
-fn enter_runtime(calls: PerThread<Calls>, goroutine: u64, site: u64) {
-    calls.goroutine.set(goroutine);
-    calls.site.set(site);
+thread_state! {
+    /// The goroutine that has entered the runtime last in a thread, and by which call.
+    pub struct GoThread {
+        goroutine: ThreadCell<u64>,
+        site: ThreadCell<u64>,
+    }
+}
+
+impl GoThread {
+    /// Before a call by which a goroutine enters the runtime. `site` is the tool's number of the call.
+    pub fn enters_runtime(&self, goroutine: u64, site: u64) {
+        self.goroutine.set(goroutine);
+        self.site.set(site);
+    }
+
+    /// After such a call: what the runtime allocates for itself belongs to none.
+    pub fn leaves_runtime(&self, goroutine: u64) {
+        if self.goroutine.get() == goroutine {
+            self.goroutine.set(0);
+        }
+    }
+
+    /// At the entry of a procedure of the allocator. It may be entered again for one call, if its stack has grown at the
+    /// entry. `unknown` is the site if the goroutine has entered the runtime in another thread, or by no call.
+    pub fn allocates(&self, proc: u32, goroutine: u64, size: u64, unknown: u64) {
+        let site = match self.goroutine.get() == goroutine {
+            true => self.site.get(),
+            false => unknown,
+        };
+        let open = places(goroutine).find(|open| open.goroutine.load(Acquire) == goroutine);
+        let open = match open {
+            // A procedure of the allocator has called another one.
+            Some(open) if open.proc.load(Relaxed) != proc.into() => return,
+            Some(open) => open,
+            None => {
+                let take = |open: &&Open| {
+                    let taken = open
+                        .goroutine
+                        .compare_exchange(0, goroutine, AcqRel, Relaxed);
+                    taken.is_ok()
+                };
+                let Some(open) = places(goroutine).find(take) else {
+                    return;
+                };
+                open
+            }
+        };
+        open.proc.store(proc.into(), Relaxed);
+        open.size.store(size, Relaxed);
+        open.site.store(site, Relaxed);
+    }
 }
 
 /// A call of the allocator that has not returned yet.
@@ -130,46 +174,14 @@ fn places(goroutine: u64) -> impl Iterator<Item = &'static Open> {
     (0..PLACES).map(move |i| &ALL[(first + i) % OPEN])
 }
 
-/// At the entry of a procedure of the allocator. It may be entered again for one call, if its stack has grown at the
-/// entry. `unknown` is the site if the goroutine has changed its thread since it entered the runtime.
-#[analysis]
-fn enter_go(calls: PerThread<Calls>, proc: u64, goroutine: u64, size: u64, unknown: u64) {
-    let site = match calls.goroutine.get() == goroutine {
-        true => calls.site.get(),
-        false => unknown,
+/// Before a procedure of the allocator returns a block: the site and the block's size in bytes. `None` if another procedure's
+/// entry has begun the call.
+pub fn go_allocated(proc: u32, goroutine: u64) -> Option<(u64, u64)> {
+    let is_it = |open: &&Open| {
+        open.goroutine.load(Acquire) == goroutine && open.proc.load(Relaxed) == u64::from(proc)
     };
-    let open = places(goroutine).find(|open| open.goroutine.load(Acquire) == goroutine);
-    let open = match open {
-        // A procedure of the allocator has called another one.
-        Some(open) if open.proc.load(Relaxed) != proc => return,
-        Some(open) => open,
-        None => {
-            let take = |open: &&Open| {
-                let taken = open
-                    .goroutine
-                    .compare_exchange(0, goroutine, AcqRel, Relaxed);
-                taken.is_ok()
-            };
-            let Some(open) = places(goroutine).find(take) else {
-                return;
-            };
-            open
-        }
-    };
-    open.proc.store(proc, Relaxed);
-    open.size.store(size, Relaxed);
-    open.site.store(site, Relaxed);
-}
-
-/// Before a procedure of the allocator returns a block.
-#[analysis]
-fn leave_go(proc: u64, goroutine: u64, block: u64) {
-    let is_it =
-        |open: &&Open| open.goroutine.load(Acquire) == goroutine && open.proc.load(Relaxed) == proc;
-    let Some(open) = places(goroutine).find(is_it) else {
-        return;
-    };
-    let (size, site) = (open.size.load(Relaxed), open.site.load(Relaxed));
+    let open = places(goroutine).find(is_it)?;
+    let found = (open.site.load(Relaxed), open.size.load(Relaxed));
     open.goroutine.store(0, Release);
-    heap::given(site as usize, block, size);
+    Some(found)
 }
