@@ -426,7 +426,7 @@ impl Open {
     /// Takes the next word of a thread.
     fn word(&mut self, thread: &mut Thread) -> Result<u64, Error> {
         let mut bytes = &self.bytes[self.at..];
-        if self.taken % GROUP as u64 == 0 {
+        if self.taken.is_multiple_of(GROUP as u64) {
             self.bits = split(&mut bytes, 1)?[0];
         }
         let distance = signed(&mut bytes, LENGTHS[usize::from(self.bits & 3)])?;
