@@ -123,7 +123,7 @@ impl GoThread {
         let open = places(goroutine).find(|open| open.goroutine.load(Acquire) == goroutine);
         let open = match open {
             // A procedure of the allocator has called another one.
-            Some(open) if open.proc.load(Relaxed) != proc.into() => return,
+            Some(open) if open.proc.load(Relaxed) != u64::from(proc) => return,
             Some(open) => open,
             None => {
                 let take = |open: &&Open| {
