@@ -11,8 +11,8 @@ use core::ffi::c_void;
 use crate::StrRef;
 use crate::query::{
     CallFrameRecord, EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord, ObjectRecord,
-    OperandRecord, RegAccessRecord, RegUsageRecord, Sink, SourceFrameRecord, SymbolRecord,
-    VariableRecord,
+    OperandRecord, RegAccessRecord, RegUsageRecord, SectionRecord, Sink, SourceFrameRecord,
+    SymbolRecord, VariableRecord,
 };
 
 /// "There is no such procedure, block or instruction."
@@ -623,4 +623,7 @@ pub struct Host {
     /// Has the instrumented program contain tables that map return addresses of new text to the original ones; see
     /// [`crate::StartInfo::returns`] and [`crate::ProcessInfo::returns`].
     pub map_returns: extern "C" fn(*mut Context),
+    /// The sections of an object that are loaded, in the order of the section header table.
+    pub sections:
+        extern "C" fn(*mut Context, object: u32, arg: *mut c_void, sink: Sink<SectionRecord>),
 }

@@ -380,6 +380,24 @@ pub struct SymbolRecord {
     pub size: u64,
 }
 
+/// A section of an object that is loaded.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SectionRecord {
+    /// Its name.
+    pub name: StrRef,
+    /// Its address in the file.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// `sh_flags`.
+    pub flags: u64,
+    /// `sh_type`.
+    pub kind: u32,
+    /// Zero.
+    pub unused: u32,
+}
+
 /// How [`VariableRecord::at`] is read.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -138,7 +138,7 @@ pub use image::{DataSymbol, ImageAddress, Variable, VariablePlace};
 pub use labels::Label;
 pub use landings::Landing;
 pub use marks::{Mark, MarkAt, MarkTable, Marks};
-pub use object::Object;
+pub use object::{Object, Section};
 pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};

@@ -4,8 +4,9 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use atom_abi::host::{Host, NONE};
-use atom_abi::query::{ObjectKind, ObjectRecord};
+use atom_abi::query::{ObjectKind, ObjectRecord, SectionRecord};
 
+use crate::flow::each;
 use crate::handle::{Block, FromId, Handles, Inst, Proc};
 use crate::program::{Program, Session};
 use atom_abi::OBJECT_SHIFT;
@@ -57,6 +58,21 @@ impl std::fmt::Debug for Object<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Object {} ({})", self.id, self.name())
     }
+}
+
+/// A section of an object that is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Section<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address in the object's file, with the object's number in the bits from 32 on.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The ELF specification's `sh_flags`.
+    pub flags: u64,
+    /// The ELF specification's `sh_type`.
+    pub kind: u32,
 }
 
 impl<'a> Object<'a> {
@@ -118,6 +134,25 @@ impl<'a> Object<'a> {
         let is_known = (host.object_range)(host.context, self.id, &mut range);
         assert!(is_known, "there is no object {}", self.id);
         range[0]..range[1]
+    }
+
+    /// Its sections that are loaded, in the order of the section header table; none if the table was removed.
+    pub fn sections(&self) -> Vec<Section<'a>> {
+        let host: &Host = self.session.host;
+        let mut found = Vec::new();
+        each(
+            |arg, sink| (host.sections)(host.context, self.id, arg, sink),
+            |s: &SectionRecord| {
+                found.push(Section {
+                    name: self.session.text(s.name),
+                    address: s.address,
+                    size: s.size,
+                    flags: s.flags,
+                    kind: s.kind,
+                });
+            },
+        );
+        found
     }
 
     /// Its procedures in address order.

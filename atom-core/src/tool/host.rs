@@ -79,6 +79,7 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         labels: query::labels,
         section: query::section,
         matching_procs: query::matching_procs,
+        sections: places::sections,
         data_symbols: places::data_symbols,
         variables: places::variables,
         entered_import: places::entered_import,

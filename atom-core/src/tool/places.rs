@@ -6,13 +6,16 @@ use std::ffi::c_void;
 
 use atom_abi::StrRef;
 use atom_abi::host::{Context, Reg};
-use atom_abi::query::{Sink, SymbolRecord, VariablePlace, VariableRecord};
+use atom_abi::query::{SectionRecord, Sink, SymbolRecord, VariablePlace, VariableRecord};
+
+use object::elf;
 
 use super::host::text;
 use super::names::demangle;
 use super::process::{of_inst, process};
 use super::session::Session;
 use crate::ids::InstId;
+use crate::image::Section;
 use crate::image::variables::{Place, Variable, variables as variables_of};
 use crate::x86::{ControlFlow, direct_target};
 
@@ -39,6 +42,29 @@ pub(super) extern "C" fn data_symbols(
             };
             sink(arg, &record);
         }
+    }
+}
+
+pub(super) extern "C" fn sections(
+    context: *mut Context,
+    object: u32,
+    arg: *mut c_void,
+    sink: Sink<SectionRecord>,
+) {
+    let Some(session) = process(context).sessions.get(object as usize) else {
+        return;
+    };
+    let is_loaded = |s: &&Section| s.flags & u64::from(elf::SHF_ALLOC) != 0;
+    for section in session.image.sections.iter().filter(is_loaded) {
+        let record = SectionRecord {
+            name: session.intern(&section.name),
+            address: session.numbers.address(section.address),
+            size: section.size,
+            flags: section.flags,
+            kind: section.kind,
+            unused: 0,
+        };
+        sink(arg, &record);
     }
 }
 

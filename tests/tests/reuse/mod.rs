@@ -424,3 +424,40 @@ fn blocks_of_go_are_told_apart() {
     let table = row("main.table", line("return make"));
     assert_eq!(table, [4000, 1, 8000]);
 }
+
+/// Data that no symbol names belongs to its section.
+#[test]
+fn sections_have_what_is_left() {
+    let folder = atom::target_folder()
+        .unwrap()
+        .join("test-programs/reuse-sections");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reuse/programs/sections.c");
+    let (program, out, json) = (
+        folder.join("program"),
+        folder.join("out"),
+        folder.join("json"),
+    );
+    let mut command = Command::new("gcc");
+    command.args(["-O2", "-s"]).arg(source);
+    assert!(command.arg("-o").arg(&program).status().unwrap().success());
+    let words = ["--json".to_owned(), json.display().to_string()];
+    for is_whole in [false, true] {
+        let mut job = Job::Tool("reuse".into(), words.to_vec());
+        if is_whole {
+            job = Job::Whole(Box::new(job), Vec::new());
+        }
+        let _ = std::fs::remove_file(&json);
+        atom::instrument(&program, &out, &job, false).unwrap();
+        assert!(Command::new(&out).status().unwrap().success());
+        let found = found(&read(&json));
+        // The start of a program refers to these sections, too.
+        for (section, references) in [(".data", 5000), (".bss", 14_000), (".rodata", 3000)] {
+            let [counted, _, size] = found[section];
+            let more = counted - references;
+            assert!(more < 20, "{is_whole}: {section} {more} {found:?}");
+            assert!(size >= 800, "{section} {size}");
+        }
+    }
+}

@@ -10,6 +10,7 @@ mod report;
 mod stack;
 mod thread;
 
+use atom_tool::Object;
 use atom_tool::allocations;
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
@@ -102,7 +103,16 @@ fn report(files: Files, program: Str, settings: Record<Settings>, all: AllThread
     report::write(files, &program, run, all, &places, unseen);
 }
 
-/// The variables of the symbol tables in the order of their addresses, without overlaps.
+/// A name as reports have it: with the object in front, unless it is the program.
+fn name_in(object: Option<Object<'_>>, name: &str) -> String {
+    match object.filter(|object| !object.is_program()) {
+        Some(object) => format!("{}:{name}", object.name()),
+        None => name.to_owned(),
+    }
+}
+
+/// The variables of the symbol tables in the order of their addresses, without overlaps. What is between them belongs to
+/// sections.
 fn variables(program: &Program, names: &mut StringList) -> Vec<Variable> {
     let mut symbols = program.data_symbols();
     symbols.retain(|symbol| symbol.size != 0);
@@ -115,20 +125,44 @@ fn variables(program: &Program, names: &mut StringList) -> Vec<Variable> {
             continue;
         }
         end = symbol.address + symbol.size;
-        let object = program
-            .object_at(symbol.address)
-            .filter(|o| !o.is_program());
-        let name = match object {
-            Some(object) => format!("{}:{}", object.name(), symbol.name),
-            None => symbol.name.to_owned(),
-        };
         found.push(Variable {
             start: symbol.address,
             size: u32::try_from(symbol.size).unwrap_or(u32::MAX),
-            name: names.push(&name),
+            name: names.push(&name_in(program.object_at(symbol.address), symbol.name)),
         });
     }
+    let mut gaps = Vec::new();
+    for object in program.objects() {
+        // Storage of threads has addresses here at which it never is.
+        let sections = object.sections();
+        for section in sections.iter().filter(|s| s.flags & SHF_TLS == 0) {
+            let name = names.intern(&name_in(Some(object), section.name));
+            gaps_in(&found, section.address, section.size, |start, size| {
+                gaps.push(Variable { start, size, name });
+            });
+        }
+    }
+    found.extend(gaps);
+    found.sort_by_key(|variable| variable.start);
     found
+}
+
+/// The flag of a section with variables of which each thread has its own.
+const SHF_TLS: u64 = 1 << 10;
+
+/// Gives the parts of a section to `each` that are no variable's, with their sizes.
+fn gaps_in(variables: &[Variable], start: u64, size: u64, mut each: impl FnMut(u64, u32)) {
+    let end = start + size;
+    let mut at = start;
+    let first = variables.partition_point(|v| v.start + u64::from(v.size) <= start);
+    let inside = variables[first..].iter().take_while(|v| v.start < end);
+    let starts = inside.map(|v| (v.start, v.start + u64::from(v.size)));
+    for (next, behind) in starts.chain([(end, end)]) {
+        if at < next {
+            each(at, u32::try_from(next - at).unwrap_or(u32::MAX));
+        }
+        at = at.max(behind);
+    }
 }
 
 fn part(item: &Item) -> Option<Part> {
