@@ -60,13 +60,16 @@ extern "C" fn run(host: *const Host, count: usize, args: *const StrRef) -> i32 {
 /// # Safety
 /// As for [`private::start`].
 unsafe extern "C" fn start_in_program(info: *const StartInfo, stack: *const usize) {
+    // Routines at ProgramBefore, and constructors, use C's library, and may end the process.
+    private::set_begin_hook(|| {
+        crate::c::begin();
+        private::set_flush_hook(|| {
+            crate::c::at_end();
+            private::flush();
+        });
+    });
     // SAFETY: the caller's promise.
     unsafe { private::start(info, stack) }
-    crate::c::begin();
-    private::set_flush_hook(|| {
-        crate::c::at_end();
-        private::flush();
-    });
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {

@@ -219,10 +219,32 @@ impl Parts {
         match output.status.success() {
             true => Ok(output),
             false => {
-                eprint!("{}", String::from_utf8_lossy(&output.stderr));
-                Err(Error::new(DOING, "it does not compile").file(source))
+                let messages = String::from_utf8_lossy(&output.stderr);
+                eprint!("{messages}");
+                let error = Error::new(DOING, "it does not compile").file(source);
+                Err(match self.header_of(&messages) {
+                    Some(advice) => error.advice(advice),
+                    None => error,
+                })
             }
         }
+    }
+
+    /// For the first name that a compiler does not know, the header file of ours that declares it.
+    fn header_of(&self, messages: &str) -> Option<String> {
+        const KNOWN: [&str; 4] = ["instrument.h", "atom.h", "atom.report.h", "atom.paths.h"];
+        // gcc: 'X' undeclared, unknown type name 'X'; clang: use of undeclared identifier 'X'.
+        let is_unknown = |line: &&str| line.contains("undeclared") || line.contains("unknown type");
+        let line = messages.lines().find(is_unknown)?;
+        let quotes = ['\u{2018}', '\u{2019}', '\''];
+        let name = line.split(quotes).nth(1)?;
+        let has_name = |header: &&&str| {
+            let text = fs::read_to_string(self.headers.join(header)).unwrap_or_default();
+            let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            text.split(|c| !is_letter(c)).any(|word| word == name)
+        };
+        let header = KNOWN.iter().find(has_name)?;
+        Some(format!("`{name}` is declared in <{header}>"))
     }
 
     /// The text of a source with all that it includes.
