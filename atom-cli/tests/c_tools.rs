@@ -465,7 +465,7 @@ const MISSING: &str =
     "#include <regex.h>\nstatic regex_t x;\nvoid End() { regcomp(&x, \"a\", 0); }\n";
 
 /// Mistakes: in the instrument routine, in the analysis file, and what is told of them.
-const MISTAKES: [(&str, &str, [&str; 2]); 16] = [
+const MISTAKES: [(&str, &str, [&str; 2]); 17] = [
     (
         CALLS,
         MISSING,
@@ -488,6 +488,15 @@ const MISTAKES: [(&str, &str, [&str; 2]); 16] = [
         CALLS,
         "void End() { not c }\n",
         ["tool.anal.c:4", "it does not compile"],
+    ),
+    (
+        CALLS,
+        "static int compare(const void *a, const void *b) { return *(long double *)a < *(long double *)b; }\n\
+         void End() { static long double all[2]; qsort(all, 2, sizeof *all, compare); }\n",
+        [
+            "tool.anal.c (compare): it uses registers of the x87 unit",
+            "double instead",
+        ],
     ),
     (
         CALLS,

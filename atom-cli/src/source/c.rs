@@ -15,7 +15,7 @@ use atom_core::{Error, Result};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use super::{DOING, reason_of};
+use super::{DOING, reason_of, wide};
 use crate::find;
 use crate::progress::Progress;
 use crate::run::identity::Identity;
@@ -333,7 +333,8 @@ impl Parts {
         }
     }
 
-    /// Refuses analysis files that use functions of C's library that analysis routines do not have.
+    /// Refuses analysis files that use functions of C's library that analysis routines do not have, or registers that
+    /// calls do not save.
     fn check(&self, objects: &[PathBuf], library: &Path) -> Result<()> {
         let facts = Tool::load(library)?.facts();
         let known: HashSet<&str> = facts
@@ -353,6 +354,7 @@ impl Parts {
         let is_both = self.files.len() == 1;
         let halves = objects.iter().zip(&self.files).skip(usize::from(!is_both));
         for (object, file) in halves.filter(|_| !is_both) {
+            refuse_x87(object, file)?;
             let symbols = Symbols::of(object)?;
             let mut found: Vec<&String> = symbols.undefined.intersection(&missing).collect();
             found.sort();
@@ -365,6 +367,20 @@ impl Parts {
         }
         Ok(())
     }
+}
+
+/// Refuses an object of an analysis file with code for the x87 unit. Archives may have such code that nothing calls.
+fn refuse_x87(object: &Path, file: &Path) -> Result<()> {
+    if is_archive(object) {
+        return Ok(());
+    }
+    let found = wide::user_of_x87(&read(object)?).map_err(|e| damaged(object, e))?;
+    let Some(function) = found else {
+        return Ok(());
+    };
+    let reason = "it uses registers of the x87 unit, which calls do not save";
+    let error = Error::new(DOING, reason).file(file).symbol(function);
+    Err(error.advice("compute with double instead of long double"))
 }
 
 /// The function that calls the user's one.
