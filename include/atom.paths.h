@@ -27,6 +27,11 @@ Data *PathCalls(Data *paths);
 /* With by_site, before PathProcs: the number by which CalledNode knows a procedure. */
 int PathProcNumber(Data *paths, Proc *p);
 
+/* Adds calls of a routine with the prototype `name(PATH, long)`, which adds the number to the running path: few calls
+ * for the sum over the executed blocks of a procedure of their amounts. Numbers may be negative. The sum is right where
+ * the procedure calls, returns or makes a system call. */
+void AddCallAmounts(Proc *p, Data *paths, const char *pname, long (*amount)(Block *b));
+
 /* ---- Analysis routines ---- */
 
 /* A node of a thread's tree. */

@@ -1,12 +1,12 @@
 //! Call paths: `include/atom.paths.h`.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use atom_tool::paths::{CallPaths, PathNode, PathOptions, PathState, Tree};
-use atom_tool::{AllThreads, Placed};
+use atom_tool::paths::{CallPaths, PathNode, PathOptions, PathState, Spot, Tree, amounts};
+use atom_tool::{AllThreads, Place, Placed};
 
-use super::handles::{proc, program, stop};
+use super::handles::{of_block, proc, program, stop, word};
 use super::placed::{Data, data, keep};
 use super::sites;
 
@@ -85,6 +85,33 @@ extern "C" fn PathProcNumber(handle: usize, of: usize) -> c_int {
     const NAME: &str = "PathProcNumber";
     let of = proc(of, NAME);
     lock(followed(handle, NAME)).number(of) as c_int
+}
+
+/// # Safety
+/// The name is a string of C; `amount` is a function that takes the handle of a block.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn AddCallAmounts(
+    of: usize,
+    paths: usize,
+    routine: *const c_char,
+    amount: Option<extern "C" fn(usize) -> c_long>,
+) {
+    const NAME: &str = "AddCallAmounts";
+    let Some(amount) = amount else {
+        stop(NAME, "the function that gives the amounts is NULL");
+    };
+    // SAFETY: the caller's promise.
+    let routine = unsafe { word(routine, NAME) };
+    let (of, path) = (proc(of, NAME), argument(followed(paths, NAME), false));
+    let spots = amounts(of, |block| amount(of_block(Some(block))) as u64);
+    for (spot, sum) in spots {
+        let args = [path.into(), (sum as i64).into()];
+        let added = match spot {
+            Spot::Block(block) => block.add_call_named(Place::Before, routine, &args),
+            Spot::Edge(block, way) => block.add_call_named_on(way, routine, &args),
+        };
+        added.unwrap_or_else(|e| stop(NAME, e));
+    }
 }
 
 // From here on: functions for analysis routines.
