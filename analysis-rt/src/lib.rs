@@ -50,7 +50,7 @@ mod threads;
 
 pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use lifecycle::end::{be_silent, finish, set_flush_hook};
-pub use lifecycle::start::start;
+pub use lifecycle::start::{set_begin_hook, start};
 pub use lifecycle::watcher::{counts_are_inherited, is_snapshot, watch};
 pub use process::identity::{pid, start_pid, user};
 pub use process::mapping::{MappingHook, set_mapping_hook};

@@ -184,7 +184,8 @@ fn the_c_library_is_as_the_systems() {
         "#include \"library.h\"\nint main() { use_the_library(stdout); return 0; }\n",
     );
     run_ok(&folder, "gcc -w -O1 native.c -o native -lm");
-    let expected = run_ok(&folder, "./native");
+    let native = run(&folder, "./native", &[("TZ", "UTC")]);
+    let expected = stdout(&native);
     assert!(expected.lines().count() > 1500);
     folder.write(
         "library.inst.c",
@@ -352,15 +353,19 @@ fn threads_forks_and_signals_are_followed() {
     write_tool(
         &folder,
         "last",
-        "void Instrument() { AddCallProto(\"End()\"); AddCallProgram(ProgramAfter, \"End\"); }\n",
-        "void End() { printf(\"at the end\\n\"); }\n",
+        "void Instrument() { AddCallProto(\"End()\"); AddCallProgram(ProgramAfter, \"End\");\n\
+         AddCallProto(\"Begin()\"); AddCallProgram(ProgramBefore, \"Begin\"); }\n",
+        "static char first[20];\n\
+         __attribute__((constructor)) static void make() { sprintf(first, \"at the start\"); }\n\
+         void Begin() { puts(first); fprintf(stderr, \"begun\\n\"); }\n\
+         void End() { printf(\"at the end\\n\"); }\n",
     );
     assert_eq!(
         run_ok(
             &folder,
             &atom("run -q last.inst.c last.anal.c -- /bin/echo hello")
         ),
-        "hello\nat the end\n"
+        "hello\nat the start\nat the end\n"
     );
 }
 
@@ -460,7 +465,7 @@ const MISSING: &str =
     "#include <regex.h>\nstatic regex_t x;\nvoid End() { regcomp(&x, \"a\", 0); }\n";
 
 /// Mistakes: in the instrument routine, in the analysis file, and what is told of them.
-const MISTAKES: [(&str, &str, [&str; 2]); 15] = [
+const MISTAKES: [(&str, &str, [&str; 2]); 17] = [
     (
         CALLS,
         MISSING,
@@ -483,6 +488,20 @@ const MISTAKES: [(&str, &str, [&str; 2]); 15] = [
         CALLS,
         "void End() { not c }\n",
         ["tool.anal.c:4", "it does not compile"],
+    ),
+    (
+        CALLS,
+        "static int compare(const void *a, const void *b) { return *(long double *)a < *(long double *)b; }\n\
+         void End() { static long double all[2]; qsort(all, 2, sizeof *all, compare); }\n",
+        [
+            "tool.anal.c (compare): it uses registers of the x87 unit",
+            "double instead",
+        ],
+    ),
+    (
+        CALLS,
+        "void End() {}\nvoid Other(Path *path) {}\n",
+        ["`Path` is declared in <atom.paths.h>", "tool.anal.c:"],
     ),
     (
         "AddCallProgram(ProgramAfter, \"End\");",

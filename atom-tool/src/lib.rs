@@ -189,7 +189,7 @@ pub mod private {
     pub use crate::proto::Type;
     pub use crate::thread_data::{first_copy, next_copy, thread_of_copy};
     pub use analysis_rt::Uninterrupted;
-    pub use analysis_rt::{EXPORT_COUNT, EXPORTS, set_flush_hook};
+    pub use analysis_rt::{EXPORT_COUNT, EXPORTS, set_begin_hook, set_flush_hook};
     pub use atom_abi::{Export, StartInfo, StrRef, ToolHeader, host::Host};
 }
 

@@ -24,9 +24,15 @@ impl<'a> Args<'a> {
 
     /// Starts reading them as options.
     pub fn options(&self) -> Options<'a> {
+        self.options_of(self.all.to_vec(), Vec::new())
+    }
+
+    /// Goes on reading options: the words that are left, and the options that were asked for.
+    #[doc(hidden)]
+    pub fn options_of(&self, rest: Vec<&'a str>, known: Vec<String>) -> Options<'a> {
         Options {
-            rest: RefCell::new(self.all.to_vec()),
-            known: RefCell::default(),
+            rest: RefCell::new(rest),
+            known: RefCell::new(known),
             all: self.all,
             session: self.session,
         }
@@ -53,6 +59,12 @@ impl<'a> Options<'a> {
     /// All arguments of the tool, as they were given.
     pub(crate) fn all(&self) -> &'a [&'a str] {
         self.all
+    }
+
+    /// The words that are left, and the options that were asked for.
+    #[doc(hidden)]
+    pub fn parts(&self) -> (Vec<&'a str>, Vec<String>) {
+        (self.rest.borrow().clone(), self.known.borrow().clone())
     }
 
     /// The value of an option, if it was given.

@@ -12,7 +12,11 @@ use crate::counters::{Counter, CounterAt, CounterTable, Counters, Sharing};
 use crate::image::ImageAddress;
 use crate::marks::{Mark, MarkAt, MarkTable, Marks};
 use crate::params::{ParamList, code};
-use crate::thread_data::ThreadBytes;
+use crate::paths::PathState;
+use crate::report::ReportFiles;
+use crate::sites::SiteList;
+use crate::strings::StringList;
+use crate::thread_data::{AllThreads, PerThread, ThreadBytes, ThreadData};
 use crate::{Error, Result};
 
 /// An argument of a call by name.
@@ -40,6 +44,9 @@ pub enum NamedArg<'a> {
     Image(ImageAddress),
     /// For `COUNTER` and the other types of data that the instrument routine has placed.
     Placed(Placed),
+    /// For `FILES`, `SITES` and `STRINGS`.
+    #[doc(hidden)]
+    Encoded(PlacedType, &'a [u8]),
 }
 
 /// Data that the instrument routine has placed in the program, as an argument of a routine that is not written
@@ -70,12 +77,32 @@ impl Placed {
         }
     }
 
-    fn of(what: PlacedType, arg: host::Arg) -> NamedArg<'static> {
-        NamedArg::Placed(Self {
+    /// The running thread's call path, for a parameter `PATH`.
+    pub fn path(state: ThreadData<PathState>) -> Self {
+        Self::new(
+            PlacedType::Path,
+            Arg::<PerThread<PathState>>::to_host(&state),
+        )
+    }
+
+    /// The call paths of all threads, for a parameter `PATHS`.
+    pub fn all_paths(state: ThreadData<PathState>) -> Self {
+        Self::new(
+            PlacedType::Paths,
+            Arg::<AllThreads<PathState>>::to_host(&state),
+        )
+    }
+
+    fn new(what: PlacedType, arg: host::Arg) -> Self {
+        Self {
             what,
             kind: arg.kind,
             offset: arg.value,
-        })
+        }
+    }
+
+    fn of(what: PlacedType, arg: host::Arg) -> NamedArg<'static> {
+        NamedArg::Placed(Self::new(what, arg))
     }
 }
 
@@ -89,16 +116,26 @@ pub enum PlacedType {
     Marks,
     Thread,
     Threads,
+    Path,
+    Paths,
+    Files,
+    Sites,
+    Strings,
 }
 
 impl PlacedType {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 11] = [
         (Self::Counter, "COUNTER"),
         (Self::Counters, "COUNTERS"),
         (Self::Mark, "MARK"),
         (Self::Marks, "MARKS"),
         (Self::Thread, "THREAD"),
         (Self::Threads, "THREADS"),
+        (Self::Path, "PATH"),
+        (Self::Paths, "PATHS"),
+        (Self::Files, "FILES"),
+        (Self::Sites, "SITES"),
+        (Self::Strings, "STRINGS"),
     ];
 }
 
@@ -125,6 +162,24 @@ impl From<MarkAt> for NamedArg<'_> {
 impl From<MarkTable> for NamedArg<'_> {
     fn from(table: MarkTable) -> Self {
         Placed::of(PlacedType::Marks, Arg::<Marks>::to_host(&table))
+    }
+}
+
+impl<'a> From<&'a ReportFiles> for NamedArg<'a> {
+    fn from(files: &'a ReportFiles) -> Self {
+        Self::Encoded(PlacedType::Files, files.bytes())
+    }
+}
+
+impl<'a> From<&'a SiteList> for NamedArg<'a> {
+    fn from(sites: &'a SiteList) -> Self {
+        Self::Encoded(PlacedType::Sites, sites.bytes())
+    }
+}
+
+impl<'a> From<&'a StringList> for NamedArg<'a> {
+    fn from(strings: &'a StringList) -> Self {
+        Self::Encoded(PlacedType::Strings, strings.bytes())
     }
 }
 
@@ -360,7 +415,7 @@ impl Type {
     fn parse(text: &str, is_word: impl Fn(&str) -> bool) -> Result<Self, String> {
         let unknown = || {
             format!(
-                "`{text}` is not a parameter type; there are char, int, long, char*, char[n], int[n], long[n], REGV, VALUE, ADDRESS, COUNTER, COUNTERS, MARK, MARKS, THREAD and THREADS"
+                "`{text}` is not a parameter type; there are char, int, long, char*, char[n], int[n], long[n], REGV, VALUE, ADDRESS, COUNTER, COUNTERS, MARK, MARKS, THREAD, THREADS, PATH, PATHS, FILES, SITES and STRINGS"
             )
         };
         let (front, length) = match text.split_once('[') {
@@ -402,9 +457,9 @@ impl Type {
         }
     }
 
-    /// True for `THREADS`.
-    pub fn is_threads(self) -> bool {
-        self == Self::Placed(PlacedType::Threads)
+    /// True for `THREADS` and `PATHS`.
+    pub fn is_of_all_threads(self) -> bool {
+        matches!(self, Self::Placed(PlacedType::Threads | PlacedType::Paths))
     }
 
     /// The type of placed data with this name.
@@ -489,6 +544,12 @@ fn fit(of: Type, kind: ArgKind, int: Int, arg: &NamedArg<'_>) -> Result<host::Ar
         (Type::Address, NamedArg::Image(address)) => computed(ArgKind::ImageAddress, address.0),
         (Type::Placed(what), NamedArg::Placed(data)) if what == data.what => {
             computed(data.kind, data.offset)
+        }
+        (Type::Placed(what), NamedArg::Encoded(of, bytes)) if what == of => {
+            array(ArgKind::Array, bytes)
+        }
+        (Type::Placed(_), NamedArg::Placed(_) | NamedArg::Encoded(..)) => {
+            return Err("data of another type was given".to_owned());
         }
         (_, given) => return Err(format!("{given:?} was given")),
     })

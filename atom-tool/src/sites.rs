@@ -7,7 +7,7 @@
 //! [`Row`], then the strings as in a [`StringList`].
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use atom_abi::host::{self, ArgKind};
 
@@ -30,7 +30,7 @@ type Row = [u32; WORDS];
 pub struct SiteList {
     rows: Vec<Row>,
     names: StringList,
-    encoded: OnceCell<Vec<u8>>,
+    encoded: OnceLock<Vec<u8>>,
 }
 
 impl SiteList {
@@ -84,6 +84,10 @@ impl SiteList {
         self.rows.len() - 1
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.encoded.get_or_init(|| self.encode())
+    }
+
     fn encode(&self) -> Vec<u8> {
         let names = self.names.bytes();
         let mut bytes = Vec::with_capacity(HEADER + self.rows.len() * WORDS * 4 + names.len());
@@ -98,7 +102,7 @@ impl SiteList {
 
 impl Arg<Sites> for &SiteList {
     fn to_host(&self) -> host::Arg {
-        array(ArgKind::Array, self.encoded.get_or_init(|| self.encode()))
+        array(ArgKind::Array, self.bytes())
     }
 }
 

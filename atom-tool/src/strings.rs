@@ -1,7 +1,7 @@
 //! Many strings as one argument.
 //!
 //! Reports repeat names of procedures and files, and only the instrument routine knows the
-//! names. A [`StringList`] keeps them in one array of bytes, each as its length (u32) and its text.
+//! names. A [`StringList`] keeps them in one array of bytes, each as its length (u32), its text and a null, for C.
 //! The key of a string is its offset in that array.
 
 use std::collections::HashMap;
@@ -34,6 +34,7 @@ impl StringList {
         let len = u32::try_from(text.len()).expect("a string of a list takes less than 4 GiB");
         self.bytes.extend(len.to_le_bytes());
         self.bytes.extend(text.as_bytes());
+        self.bytes.push(0);
         key
     }
 
@@ -95,7 +96,8 @@ impl Strings {
 pub(crate) fn read(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
     let (len, rest) = bytes.get(at..)?.split_first_chunk()?;
     let len = u32::from_le_bytes(*len) as usize;
-    Some((std::str::from_utf8(rest.get(..len)?).ok()?, at + 4 + len))
+    let text = std::str::from_utf8(rest.get(..len)?).ok()?;
+    Some((text, at + 4 + len + 1))
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use atom_tool::private::{self, Export, Host, Instrument, StartInfo, StrRef, Tool
 use atom_tool::{Args, Program, Result, output};
 
 use crate::c::{EXPORT_COUNT, EXPORTS};
-use crate::primitives::handles;
+use crate::primitives::{handles, options};
 
 unsafe extern "C" {
     /// The user's routine, by way of a function that the command compiles with the tool. Returns 0, or an error
     /// of an `InstrumentAll`.
-    fn atom_c_instrument(count: c_int, arguments: *const *const c_char, object: usize) -> c_int;
+    fn atom_c_instrument(count: c_int, arguments: *mut *const c_char, object: usize) -> c_int;
 }
 
 const TOTAL: usize = EXPORT_COUNT + private::EXPORT_COUNT;
@@ -60,13 +60,16 @@ extern "C" fn run(host: *const Host, count: usize, args: *const StrRef) -> i32 {
 /// # Safety
 /// As for [`private::start`].
 unsafe extern "C" fn start_in_program(info: *const StartInfo, stack: *const usize) {
+    // Routines at ProgramBefore, and constructors, use C's library, and may end the process.
+    private::set_begin_hook(|| {
+        crate::c::begin();
+        private::set_flush_hook(|| {
+            crate::c::at_end();
+            private::flush();
+        });
+    });
     // SAFETY: the caller's promise.
     unsafe { private::start(info, stack) }
-    crate::c::begin();
-    private::set_flush_hook(|| {
-        crate::c::at_end();
-        private::flush();
-    });
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
@@ -80,9 +83,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let mut pointers: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(null());
     let _open = handles::open(program);
+    options::open(args);
     let object = handles::number(program.objects().next().map(|object| object.index()));
     // SAFETY: the user's function; it takes the arguments of C's `main`, and a handle.
-    let code = unsafe { atom_c_instrument(words.len() as c_int, pointers.as_ptr(), object) };
+    let code = unsafe { atom_c_instrument(words.len() as c_int, pointers.as_mut_ptr(), object) };
     match code {
         0 => Ok(()),
         code => Err(format!("InstrumentAll returned {code}").into()),

@@ -4,7 +4,9 @@
 //! kernel's process stack (argc, argv, null, environment, null, auxiliary
 //! vector); the thread pointer may still be 0.
 
-use core::ffi::c_char;
+use core::ffi::{c_char, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use atom_abi::StartInfo;
 
@@ -16,6 +18,13 @@ use crate::threads::data;
 
 /// An entry of an initialiser array.
 type Initialiser = extern "C" fn(usize, *const usize, *const *const c_char);
+
+static BEGIN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Sets what runs before all other code of the tool: its constructors and the calls at ProgramBefore.
+pub fn set_begin_hook(hook: fn()) {
+    BEGIN.store(hook as *mut c_void, Ordering::Release);
+}
 
 /// Starts the runtime; see [`atom_abi::ToolHeader::start`].
 ///
@@ -50,6 +59,12 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
             deaths::begin();
         }
         run::show_path();
+        let begin = BEGIN.load(Ordering::Acquire);
+        if !begin.is_null() {
+            // Only `set_begin_hook` writes it, always with a `fn()`.
+            let begin: fn() = core::mem::transmute(begin);
+            begin();
+        }
         for i in 0..info.init_count {
             let function = *info.init_array.add(i);
             // The array may hold 0 and -1 as markers, as the ABI for it says.

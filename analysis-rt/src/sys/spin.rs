@@ -66,6 +66,13 @@ impl SpinLock {
         }
     }
 
+    /// Takes the lock for this process if it is free, or held by a thread of its parent's at the fork.
+    pub fn try_lock_for_process(&self) -> bool {
+        let me = getpid();
+        let holder = self.0.load(Ordering::Relaxed);
+        holder != me && self.take(holder, me)
+    }
+
     /// Releases the lock, which the caller holds.
     #[inline]
     pub fn unlock(&self) {

@@ -15,7 +15,7 @@ use atom_core::{Error, Result};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use super::{DOING, reason_of};
+use super::{DOING, reason_of, wide};
 use crate::find;
 use crate::progress::Progress;
 use crate::run::identity::Identity;
@@ -219,10 +219,32 @@ impl Parts {
         match output.status.success() {
             true => Ok(output),
             false => {
-                eprint!("{}", String::from_utf8_lossy(&output.stderr));
-                Err(Error::new(DOING, "it does not compile").file(source))
+                let messages = String::from_utf8_lossy(&output.stderr);
+                eprint!("{messages}");
+                let error = Error::new(DOING, "it does not compile").file(source);
+                Err(match self.header_of(&messages) {
+                    Some(advice) => error.advice(advice),
+                    None => error,
+                })
             }
         }
+    }
+
+    /// For the first name that a compiler does not know, the header file of ours that declares it.
+    fn header_of(&self, messages: &str) -> Option<String> {
+        const KNOWN: [&str; 4] = ["instrument.h", "atom.h", "atom.report.h", "atom.paths.h"];
+        // gcc: 'X' undeclared, unknown type name 'X'; clang: use of undeclared identifier 'X'.
+        let is_unknown = |line: &&str| line.contains("undeclared") || line.contains("unknown type");
+        let line = messages.lines().find(is_unknown)?;
+        let quotes = ['\u{2018}', '\u{2019}', '\''];
+        let name = line.split(quotes).nth(1)?;
+        let has_name = |header: &&&str| {
+            let text = fs::read_to_string(self.headers.join(header)).unwrap_or_default();
+            let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            text.split(|c| !is_letter(c)).any(|word| word == name)
+        };
+        let header = KNOWN.iter().find(has_name)?;
+        Some(format!("`{name}` is declared in <{header}>"))
     }
 
     /// The text of a source with all that it includes.
@@ -311,7 +333,8 @@ impl Parts {
         }
     }
 
-    /// Refuses analysis files that use functions of C's library that analysis routines do not have.
+    /// Refuses analysis files that use functions of C's library that analysis routines do not have, or registers that
+    /// calls do not save.
     fn check(&self, objects: &[PathBuf], library: &Path) -> Result<()> {
         let facts = Tool::load(library)?.facts();
         let known: HashSet<&str> = facts
@@ -331,6 +354,7 @@ impl Parts {
         let is_both = self.files.len() == 1;
         let halves = objects.iter().zip(&self.files).skip(usize::from(!is_both));
         for (object, file) in halves.filter(|_| !is_both) {
+            refuse_x87(object, file)?;
             let symbols = Symbols::of(object)?;
             let mut found: Vec<&String> = symbols.undefined.intersection(&missing).collect();
             found.sort();
@@ -343,6 +367,20 @@ impl Parts {
         }
         Ok(())
     }
+}
+
+/// Refuses an object of an analysis file with code for the x87 unit. Archives may have such code that nothing calls.
+fn refuse_x87(object: &Path, file: &Path) -> Result<()> {
+    if is_archive(object) {
+        return Ok(());
+    }
+    let found = wide::user_of_x87(&read(object)?).map_err(|e| damaged(object, e))?;
+    let Some(function) = found else {
+        return Ok(());
+    };
+    let reason = "it uses registers of the x87 unit, which calls do not save";
+    let error = Error::new(DOING, reason).file(file).symbol(function);
+    Err(error.advice("compute with double instead of long double"))
 }
 
 /// The function that calls the user's one.

@@ -9,6 +9,7 @@
 mod c;
 mod manifest;
 pub mod new;
+mod wide;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

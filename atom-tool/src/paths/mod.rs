@@ -152,8 +152,9 @@ fn path_begin(
     }
 }
 
-/// True from the program's start on.
-fn has_begun() -> bool {
+/// True from the program's start on, if call paths are followed.
+#[doc(hidden)]
+pub fn has_begun() -> bool {
     STATES.get().is_some()
 }
 

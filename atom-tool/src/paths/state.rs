@@ -10,6 +10,7 @@
 //! ABI: at a procedure's entry and before its `ret`, rsp is the address of the return address. So an execution is
 //! known by rsp, and a procedure that another one jumps to (a tail call) has the rsp of the jumping one.
 
+use std::mem::offset_of;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::analysis;
@@ -99,6 +100,13 @@ thread_state! {
         pub(super) kept_changes: ThreadCell<u64>,
     }
 }
+
+// Tools in C see these fields: `include/atom.paths.h`.
+const _: () = {
+    assert!(offset_of!(PathNode, own) == 0 && offset_of!(PathNode, calls) == 8);
+    assert!(offset_of!(PathNode, tool) == 56 && size_of::<PathNode>() == 64);
+    assert!(offset_of!(PathState, root) == 0 && offset_of!(PathState, node) == 64);
+};
 
 impl PathNode {
     /// Number of the call site, as [`CallPaths::calls`](super::CallPaths) has it.

@@ -99,6 +99,10 @@ impl ReportFiles {
         let bytes = [&bytes, names.bytes()].concat();
         Ok(Self { bytes })
     }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Arg<Files> for &ReportFiles {

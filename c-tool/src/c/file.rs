@@ -27,6 +27,7 @@ unsafe extern "C" {
     fn write(fd: c_int, from: *const c_void, n: usize) -> isize;
     fn lseek(fd: c_int, offset: c_long, from: c_int) -> c_long;
     fn isatty(fd: c_int) -> c_int;
+    fn realloc(block: *mut c_void, size: usize) -> *mut c_void;
 }
 
 /// Flags of glibc's macros: the end was met, an error has happened.
@@ -69,11 +70,23 @@ pub struct File {
     created: Option<(String, PathBuf)>,
     /// Number of bytes that were written to a created file.
     written: u64,
+    /// Of a file in memory: its text, and where the user has the text's address and size.
+    memory: Option<Memory>,
     /// The number of [`EPOCH`] at which it was opened.
     epoch: u64,
     /// The next in the list of all files.
     next: AtomicPtr<File>,
 }
+
+/// A file in memory.
+struct Memory {
+    text: Vec<u8>,
+    place: *mut *mut c_char,
+    size: *mut usize,
+}
+
+/// The descriptor of a file in memory, which no process has.
+const NO_FILE: c_int = c_int::MAX;
 
 /// Standard streams, in memory that lives as long as the program.
 pub static mut STDIN: *mut File = null_mut();
@@ -142,10 +155,44 @@ impl File {
             input: Vec::new(),
             taken: 0,
             created: None,
+            memory: None,
             written: 0,
             epoch: epoch(),
             next: AtomicPtr::new(null_mut()),
         }
+    }
+
+    /// A file in memory, whose text is at `place` with its size at `size` when it was flushed or closed.
+    pub fn in_memory(place: *mut *mut c_char, size: *mut usize) -> Self {
+        let text = Vec::new();
+        Self {
+            memory: Some(Memory { text, place, size }),
+            ..Self::of(NO_FILE, "w")
+        }
+    }
+
+    /// Gives the user the text of a file in memory, with a null behind. Returns true if all is well.
+    pub fn show_memory(&mut self) -> bool {
+        let Some(memory) = &self.memory else {
+            return false;
+        };
+        let n = memory.text.len();
+        // SAFETY: C's contract: the places can be written, and the first has a block of `malloc` once there is one.
+        unsafe {
+            let before = match n == 0 {
+                true => null_mut(),
+                false => *memory.place,
+            };
+            let text = realloc(before.cast(), n + 1).cast::<u8>();
+            if text.is_null() {
+                return false;
+            }
+            text.copy_from_nonoverlapping(memory.text.as_ptr(), n);
+            text.add(n).write(0);
+            *memory.place = text.cast();
+            *memory.size = n;
+        }
+        true
     }
 
     /// Puts it into the list of all files.
@@ -251,7 +298,7 @@ impl File {
         // SAFETY: nobody else uses it in this process.
         unsafe { close(self.fd) };
         let Ok(mut own) = opened else {
-            self.fd = libc::c_int::MAX;
+            self.fd = NO_FILE;
             self.flags |= HAS_FAILED;
             return;
         };
@@ -286,6 +333,10 @@ impl File {
         let text = std::mem::take(&mut self.out);
         if text.is_empty() {
             return true;
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.text.extend(text);
+            return self.show_memory();
         }
         let is_written = match self.fd {
             1 => {
@@ -386,7 +437,7 @@ impl File {
         let is_written = self.flush() && self.flags & HAS_FAILED == 0;
         self.drop_input();
         // SAFETY: nobody uses the descriptor any more.
-        let is_closed = unsafe { close(self.fd) } == 0;
+        let is_closed = self.memory.take().is_some() || unsafe { close(self.fd) } == 0;
         self.fd = -1;
         (self.can_read, self.can_write) = (false, false);
         self.created = None;

@@ -1,6 +1,7 @@
 //! The functions of `<math.h>` that the runtime does not have.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_char, c_int, c_long};
+use std::num::FpCategory;
 
 macro_rules! unary {
     ($($f64:ident $f32:ident = $of:path;)*) => {$(
@@ -116,4 +117,126 @@ pub extern "C" fn logb(x: f64) -> f64 {
 
 pub extern "C" fn nextafter(x: f64, y: f64) -> f64 {
     libm::nextafter(x, y)
+}
+
+pub unsafe extern "C" fn remquo(x: f64, y: f64, to: *mut c_int) -> f64 {
+    let (rest, quotient) = libm::remquo(x, y);
+    // SAFETY: C's contract.
+    unsafe { to.write(quotient) };
+    rest
+}
+
+pub unsafe extern "C" fn remquof(x: f32, y: f32, to: *mut c_int) -> f32 {
+    let (rest, quotient) = libm::remquof(x, y);
+    // SAFETY: C's contract.
+    unsafe { to.write(quotient) };
+    rest
+}
+
+/// Not a number; there is one of them.
+pub extern "C" fn nan(_tag: *const c_char) -> f64 {
+    f64::NAN
+}
+
+pub extern "C" fn nanf(_tag: *const c_char) -> f32 {
+    f32::NAN
+}
+
+pub extern "C" fn nextafterf(x: f32, y: f32) -> f32 {
+    libm::nextafterf(x, y)
+}
+
+pub extern "C" fn ilogbf(x: f32) -> c_int {
+    libm::ilogbf(x)
+}
+
+pub extern "C" fn logbf(x: f32) -> f32 {
+    logb(x.into()) as f32
+}
+
+pub extern "C" fn scalbln(x: f64, n: c_long) -> f64 {
+    libm::scalbn(x, n.clamp(-10000, 10000) as c_int)
+}
+
+pub extern "C" fn scalblnf(x: f32, n: c_long) -> f32 {
+    libm::scalbnf(x, n.clamp(-10000, 10000) as c_int)
+}
+
+pub extern "C" fn is_nan(x: f64) -> c_int {
+    x.is_nan().into()
+}
+
+pub extern "C" fn is_nanf(x: f32) -> c_int {
+    x.is_nan().into()
+}
+
+pub extern "C" fn is_infinite(x: f64) -> c_int {
+    match x {
+        f64::INFINITY => 1,
+        f64::NEG_INFINITY => -1,
+        _ => 0,
+    }
+}
+
+pub extern "C" fn is_infinitef(x: f32) -> c_int {
+    is_infinite(x.into())
+}
+
+pub extern "C" fn is_finite(x: f64) -> c_int {
+    x.is_finite().into()
+}
+
+pub extern "C" fn is_finitef(x: f32) -> c_int {
+    x.is_finite().into()
+}
+
+pub extern "C" fn sign_bit(x: f64) -> c_int {
+    x.is_sign_negative().into()
+}
+
+pub extern "C" fn sign_bitf(x: f32) -> c_int {
+    x.is_sign_negative().into()
+}
+
+/// The numbers are those of glibc's `<math.h>`.
+fn class_number(class: FpCategory) -> c_int {
+    match class {
+        FpCategory::Nan => 0,
+        FpCategory::Infinite => 1,
+        FpCategory::Zero => 2,
+        FpCategory::Subnormal => 3,
+        FpCategory::Normal => 4,
+    }
+}
+
+pub extern "C" fn class(x: f64) -> c_int {
+    class_number(x.classify())
+}
+
+pub extern "C" fn classf(x: f32) -> c_int {
+    class_number(x.classify())
+}
+
+pub extern "C" fn j0(x: f64) -> f64 {
+    libm::j0(x)
+}
+
+pub extern "C" fn j1(x: f64) -> f64 {
+    libm::j1(x)
+}
+
+pub extern "C" fn jn(n: c_int, x: f64) -> f64 {
+    libm::jn(n, x)
+}
+
+pub extern "C" fn y0(x: f64) -> f64 {
+    libm::y0(x)
+}
+
+pub extern "C" fn y1(x: f64) -> f64 {
+    libm::y1(x)
+}
+
+pub extern "C" fn yn(n: c_int, x: f64) -> f64 {
+    libm::yn(n, x)
 }

@@ -11,11 +11,13 @@ mod file;
 mod float;
 mod format;
 mod math;
+mod own;
 mod positions;
 mod scan;
 mod stdio;
 mod stdlib;
 mod string;
+mod time;
 
 use std::ffi::c_int;
 
@@ -155,6 +157,17 @@ exports! {
     "setbuf" => stdio::setbuf,
     "setlinebuf" => stdio::setlinebuf,
     "perror" => stdio::perror,
+    "open_memstream" => own::open_memstream,
+    "tmpfile" => own::tmpfile,
+    "tmpfile64" => own::tmpfile,
+    "mkstemp" => own::mkstemp,
+    "mkstemp64" => own::mkstemp,
+    "gethostname" => own::gethostname,
+    "pthread_mutex_init" => own::mutex_init,
+    "pthread_mutex_lock" => own::mutex_lock,
+    "pthread_mutex_trylock" => own::mutex_trylock,
+    "pthread_mutex_unlock" => own::mutex_unlock,
+    "pthread_mutex_destroy" => own::mutex_destroy,
     "remove" => stdio::remove,
 
     // Strings.
@@ -190,6 +203,23 @@ exports! {
     "bzero" => string::bzero,
     "bcopy" => string::bcopy,
     "strerror" => string::strerror,
+    "strsignal" => string::strsignal,
+    "stpncpy" => string::stpncpy,
+    "__stpncpy_chk" => string::stpncpy,
+    "strlcpy" => string::strlcpy,
+    "strlcat" => string::strlcat,
+    "__strlcpy_chk" => string::strlcpy,
+    "__strlcat_chk" => string::strlcat,
+    "strcoll" => string::strcoll,
+    "strxfrm" => string::strxfrm,
+    "basename" => string::basename,
+    "rawmemchr" => string::rawmemchr,
+    "__rawmemchr" => string::rawmemchr,
+    "explicit_bzero" => string::bzero,
+    "__explicit_bzero_chk" => string::bzero,
+    "ffs" => string::ffs_int,
+    "ffsl" => string::ffs,
+    "ffsll" => string::ffs,
 
     // What `_FORTIFY_SOURCE` makes of them: the size of the destination is one more argument, which is not used.
     "__memcpy_chk" => string::memcpy_checked,
@@ -252,6 +282,8 @@ exports! {
     "div" => stdlib::div,
     "ldiv" => stdlib::ldiv,
     "lldiv" => stdlib::ldiv,
+    "imaxdiv" => stdlib::ldiv,
+    "setlocale" => stdlib::setlocale,
     "rand" => stdlib::rand,
     "random" => stdlib::random,
     "srand" => stdlib::srand,
@@ -264,6 +296,22 @@ exports! {
     "clock" => stdlib::clock,
     "gettimeofday" => stdlib::gettimeofday,
     "difftime" => stdlib::difftime,
+    "gmtime" => time::gmtime,
+    "gmtime_r" => time::gmtime_r,
+    "localtime" => time::localtime,
+    "localtime_r" => time::localtime_r,
+    "timegm" => time::timegm,
+    "mktime" => time::mktime,
+    "timelocal" => time::mktime,
+    "tzset" => time::tzset,
+    "asctime" => time::asctime,
+    "asctime_r" => time::asctime_r,
+    "ctime" => time::ctime,
+    "ctime_r" => time::ctime_r,
+    "strftime" => time::strftime,
+    "timespec_get" => time::timespec_get,
+    "usleep" => time::usleep,
+    "sleep" => time::sleep,
 
     // Mathematics.
     "asinh" => math::asinh,
@@ -309,4 +357,35 @@ exports! {
     "ilogb" => math::ilogb,
     "logb" => math::logb,
     "nextafter" => math::nextafter,
+    "nextafterf" => math::nextafterf,
+    "remquo" => math::remquo,
+    "remquof" => math::remquof,
+    "nan" => math::nan,
+    "nanf" => math::nanf,
+    "ilogbf" => math::ilogbf,
+    "logbf" => math::logbf,
+    "scalbln" => math::scalbln,
+    "scalblnf" => math::scalblnf,
+    "isnan" => math::is_nan,
+    "isnanf" => math::is_nanf,
+    "__isnan" => math::is_nan,
+    "__isnanf" => math::is_nanf,
+    "isinf" => math::is_infinite,
+    "isinff" => math::is_infinitef,
+    "__isinf" => math::is_infinite,
+    "__isinff" => math::is_infinitef,
+    "finite" => math::is_finite,
+    "finitef" => math::is_finitef,
+    "__finite" => math::is_finite,
+    "__finitef" => math::is_finitef,
+    "__signbit" => math::sign_bit,
+    "__signbitf" => math::sign_bitf,
+    "__fpclassify" => math::class,
+    "__fpclassifyf" => math::classf,
+    "j0" => math::j0,
+    "j1" => math::j1,
+    "jn" => math::jn,
+    "y0" => math::y0,
+    "y1" => math::y1,
+    "yn" => math::yn,
 }

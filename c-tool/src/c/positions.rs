@@ -80,7 +80,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// The number of an argument in front of a text, `12$`, counted from 0; and what follows.
-fn numbered(text: &[u8]) -> Option<(usize, &[u8])> {
+pub fn numbered(text: &[u8]) -> Option<(usize, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = text[digits..].strip_prefix(b"$")?;
     let number: usize = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;

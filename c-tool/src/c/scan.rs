@@ -1,11 +1,16 @@
 //! C's formatted input.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 
 use super::ctype::is_space;
 use super::file::EOF;
+use super::positions::numbered;
 use super::{float, stdlib};
 use crate::varargs::{VaList, to_extended};
+
+unsafe extern "C" {
+    fn malloc(size: usize) -> *mut c_char;
+}
 
 /// Where input comes from: gives the next byte for `None`, and takes a byte back.
 type Source<'a> = &'a mut dyn FnMut(Option<u8>) -> Option<u8>;
@@ -19,6 +24,10 @@ pub struct Input<'a> {
 
 /// A specification.
 struct Spec<'a> {
+    /// The number of its argument, from 0 on, if the format has numbers.
+    number: Option<usize>,
+    /// `m`: a text gets memory of its own.
+    is_allocated: bool,
     /// `*`: read, and not stored.
     is_skipped: bool,
     width: usize,
@@ -101,7 +110,10 @@ pub unsafe fn text(from: &[u8], format: &[u8], list: &mut VaList) -> c_int {
 /// # Safety
 /// The list has pointers to values of the types that the format names.
 pub unsafe fn scan(input: &mut Input<'_>, mut format: &[u8], list: &mut VaList) -> c_int {
+    let whole = format;
     let mut stored = 0;
+    // All arguments, once a specification names one by its number.
+    let mut numbered: Vec<u64> = Vec::new();
     while let Some((first, rest)) = format.split_first() {
         if is_space(*first) {
             input.skip_space();
@@ -130,7 +142,19 @@ pub unsafe fn scan(input: &mut Input<'_>, mut format: &[u8], list: &mut VaList) 
             return if stored == 0 { EOF } else { stored };
         }
         // SAFETY: the caller's promise.
-        match unsafe { spec.read(input, list) } {
+        let read = unsafe {
+            match spec.number {
+                Some(number) => {
+                    if numbered.is_empty() {
+                        numbered.extend((0..arguments(whole)).map(|_| list.word()));
+                    }
+                    let word = numbered.get(number).copied().unwrap_or_default();
+                    spec.read(input, &mut VaList::of_word(&word))
+                }
+                None => spec.read(input, list),
+            }
+        };
+        match read {
             Some(count) => stored += count,
             None => return stored,
         }
@@ -138,16 +162,34 @@ pub unsafe fn scan(input: &mut Input<'_>, mut format: &[u8], list: &mut VaList) 
     stored
 }
 
+/// Number of the arguments of a format that names them by their numbers. All are pointers.
+fn arguments(format: &[u8]) -> usize {
+    let (mut rest, mut count) = (format, 0);
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let Some((spec, behind)) = Spec::parse(&rest[at + 1..]) else {
+            break;
+        };
+        count = count.max(spec.number.map_or(0, |number| number + 1));
+        rest = behind;
+    }
+    count
+}
+
 impl<'a> Spec<'a> {
     /// Reads a specification behind `%`. `None` if it is not complete.
     fn parse(mut text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut spec = Self {
+            number: None,
+            is_allocated: false,
             is_skipped: false,
             width: usize::MAX,
             size: 4,
             letter: 0,
             set: (&[], false),
         };
+        if let Some((number, rest)) = numbered(text) {
+            (spec.number, text) = (Some(number), rest);
+        }
         if let Some(rest) = text.strip_prefix(b"*") {
             (spec.is_skipped, text) = (true, rest);
         }
@@ -163,6 +205,7 @@ impl<'a> Spec<'a> {
                 b'h' => spec.size /= 2,
                 b'l' | b'j' | b'z' | b't' | b'q' => spec.size = 8,
                 b'L' => spec.size = 16,
+                b'm' => spec.is_allocated = true,
                 b'[' => {
                     spec.letter = b'[';
                     let is_inverted = text.first() == Some(&b'^');
@@ -328,7 +371,15 @@ impl<'a> Spec<'a> {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            let to = list.pointer::<u8>();
+            let mut to = list.pointer::<u8>();
+            if self.is_allocated {
+                let place = to.cast::<*mut u8>();
+                to = malloc(taken.len()).cast();
+                place.write(to);
+                if to.is_null() {
+                    return None;
+                }
+            }
             to.copy_from_nonoverlapping(taken.as_ptr(), taken.len());
         }
         Some(1)

@@ -2,7 +2,8 @@
 //!
 //! SAFETY of all of them: C's contract. Strings end with a null, and what is written has room.
 
-use std::ffi::{c_char, c_int};
+use std::cmp::Ordering;
+use std::ffi::{c_char, c_int, c_long};
 use std::ptr::{null_mut, write_bytes};
 
 use crate::varargs::bytes;
@@ -268,6 +269,101 @@ pub unsafe extern "C" fn bzero(to: *mut u8, n: usize) {
 
 pub unsafe extern "C" fn bcopy(from: *const u8, to: *mut u8, n: usize) {
     unsafe { to.copy_from(from, n) };
+}
+
+pub unsafe extern "C" fn stpncpy(to: *mut c_char, from: *const c_char, n: usize) -> *mut c_char {
+    unsafe {
+        let text = bytes(from);
+        strncpy(to, from, n);
+        to.add(text.len().min(n))
+    }
+}
+
+pub unsafe extern "C" fn strlcpy(to: *mut c_char, from: *const c_char, size: usize) -> usize {
+    unsafe {
+        let text = bytes(from);
+        if size > 0 {
+            let n = text.len().min(size - 1);
+            to.cast::<u8>().copy_from(text.as_ptr(), n);
+            to.add(n).write(0);
+        }
+        text.len()
+    }
+}
+
+pub unsafe extern "C" fn strlcat(to: *mut c_char, from: *const c_char, size: usize) -> usize {
+    unsafe {
+        let front = (0..size).take_while(|i| *to.add(*i) != 0).count();
+        front + strlcpy(to.add(front), from, size - front)
+    }
+}
+
+/// In C's own locale, texts have the order of their bytes.
+pub unsafe extern "C" fn strxfrm(to: *mut c_char, from: *const c_char, size: usize) -> usize {
+    unsafe { strlcpy(to, from, size) }
+}
+
+pub unsafe extern "C" fn strcoll(a: *const c_char, b: *const c_char) -> c_int {
+    unsafe {
+        match bytes(a).cmp(bytes(b)) {
+            Ordering::Less => -1,
+            Ordering::Equal => 0,
+            Ordering::Greater => 1,
+        }
+    }
+}
+
+/// The last part of a path, of `<string.h>`: it does not change the path.
+pub unsafe extern "C" fn basename(path: *const c_char) -> *mut c_char {
+    unsafe {
+        let last = bytes(path).iter().rposition(|byte| *byte == b'/');
+        path.add(last.map_or(0, |at| at + 1)).cast_mut()
+    }
+}
+
+pub unsafe extern "C" fn rawmemchr(at: *const u8, byte: c_int) -> *mut u8 {
+    unsafe {
+        let mut at = at;
+        while *at != byte as u8 {
+            at = at.add(1);
+        }
+        at.cast_mut()
+    }
+}
+
+pub extern "C" fn ffs(n: c_long) -> c_int {
+    match n {
+        0 => 0,
+        n => n.trailing_zeros() as c_int + 1,
+    }
+}
+
+/// The upper half of an `int` argument has no meaning.
+pub extern "C" fn ffs_int(n: c_int) -> c_int {
+    ffs(n.into())
+}
+
+/// What a signal means; for those that end processes.
+pub extern "C" fn strsignal(number: c_int) -> *const c_char {
+    match number {
+        libc::SIGHUP => c"Hangup".as_ptr(),
+        libc::SIGINT => c"Interrupt".as_ptr(),
+        libc::SIGQUIT => c"Quit".as_ptr(),
+        libc::SIGILL => c"Illegal instruction".as_ptr(),
+        libc::SIGTRAP => c"Trace/breakpoint trap".as_ptr(),
+        libc::SIGABRT => c"Aborted".as_ptr(),
+        libc::SIGBUS => c"Bus error".as_ptr(),
+        libc::SIGFPE => c"Floating point exception".as_ptr(),
+        libc::SIGKILL => c"Killed".as_ptr(),
+        libc::SIGUSR1 => c"User defined signal 1".as_ptr(),
+        libc::SIGSEGV => c"Segmentation fault".as_ptr(),
+        libc::SIGUSR2 => c"User defined signal 2".as_ptr(),
+        libc::SIGPIPE => c"Broken pipe".as_ptr(),
+        libc::SIGALRM => c"Alarm clock".as_ptr(),
+        libc::SIGTERM => c"Terminated".as_ptr(),
+        libc::SIGCHLD => c"Child exited".as_ptr(),
+        _ => c"Unknown signal".as_ptr(),
+    }
 }
 
 /// What an error number means.

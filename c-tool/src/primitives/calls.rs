@@ -212,7 +212,7 @@ unsafe fn argument<'a>(of: Type, list: &mut VaList, primitive: &str) -> NamedArg
             Type::Value => value(list.int() as u32, primitive),
             Type::Address => ImageAddress(list.word()).into(),
             Type::Placed(_) => {
-                let is_all = of.is_threads();
+                let is_all = of.is_of_all_threads();
                 placed::argument(list.word() as usize, is_all, primitive)
             }
         }

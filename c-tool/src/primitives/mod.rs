@@ -1,4 +1,4 @@
-//! ATOM's primitives and ours as C functions. `include/instrument.h` and `include/atom.h` declare them; the names and
+//! ATOM's primitives and ours as C functions. The header files in `include` declare them; the names and
 //! the numbers of constants here are the ones there.
 //!
 //! A handle of C is the index of a procedure, block, instruction or object plus 1; NULL stands for none. Where ATOM
@@ -11,5 +11,9 @@ pub mod handles;
 mod insts;
 mod navigation;
 mod objects;
+pub mod options;
+mod paths;
 mod placed;
 mod queries;
+mod report;
+mod sites;

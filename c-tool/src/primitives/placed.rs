@@ -7,7 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use atom_tool::private::{first_copy, next_copy, thread_of_copy};
 use atom_tool::{Address, CounterTable, MarkTable, NamedArg, Placed, ThreadBytes};
 
+use atom_tool::report::ReportFiles;
+
 use super::handles::{program, stop};
+use super::paths::{self, Followed};
+use super::sites::{self, List};
 
 /// What a handle stands for.
 #[derive(Clone, Copy)]
@@ -17,11 +21,15 @@ pub enum Data {
     Thread(ThreadBytes),
     /// A counter or a mark.
     Row(NamedArg<'static>),
+    Files(&'static ReportFiles),
+    List(&'static Mutex<List>),
+    Paths(&'static Followed),
 }
 
 static ALL: Mutex<Vec<Data>> = Mutex::new(Vec::new());
 
-fn keep(data: Data) -> usize {
+/// The handle of data.
+pub fn keep(data: Data) -> usize {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.push(data);
     all.len()
@@ -32,11 +40,11 @@ pub fn data(handle: usize, primitive: &str) -> Data {
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     match all.get(handle.wrapping_sub(1)) {
         Some(data) => *data,
-        None => stop(primitive, "this is no counter, mark or data of threads"),
+        None => stop(primitive, "this is no data that a function has made"),
     }
 }
 
-/// The data as an argument; `is_all` for a parameter `THREADS`.
+/// The data as an argument; `is_all` for a parameter `THREADS` or `PATHS`.
 pub fn argument(handle: usize, is_all: bool, primitive: &str) -> NamedArg<'static> {
     match data(handle, primitive) {
         Data::Counters(table) => table.into(),
@@ -44,6 +52,9 @@ pub fn argument(handle: usize, is_all: bool, primitive: &str) -> NamedArg<'stati
         Data::Thread(bytes) if is_all => Placed::all_threads(bytes).into(),
         Data::Thread(bytes) => Placed::this_thread(bytes).into(),
         Data::Row(row) => row,
+        Data::Files(files) => files.into(),
+        Data::List(list) => sites::argument(list),
+        Data::Paths(followed) => paths::argument(followed, is_all).into(),
     }
 }
 
@@ -157,10 +168,15 @@ extern "C" fn OnFork(function: Option<extern "C" fn()>) {
     if let Some(function) = function {
         // A second function is the tool's mistake, and changes nothing.
         let _ = FUNCTION.set(function);
-        atom_tool::forks::in_child(|| {
+        let call = || {
             if let Some(function) = FUNCTION.get() {
                 function();
             }
-        });
+        };
+        // Call paths have a function of their own, which calls this one.
+        atom_tool::paths::in_child(call);
+        if !atom_tool::paths::has_begun() {
+            atom_tool::forks::in_child(call);
+        }
     }
 }

@@ -8,8 +8,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
+#include <pthread.h>
 #include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
 
 static int compare(const void *a, const void *b) {
     return *(const int *)a - *(const int *)b;
@@ -141,6 +145,104 @@ static void mathematics(FILE *out) {
     fprintf(out, "%g %d %g %g %g %g\n", half, e, fraction, whole, ldexp(1.5, 4), copysign(2, -1));
 }
 
+static void calendar(FILE *out) {
+    static const char *formats[] = {"%a %A %b %B %c %C %d %D", "%e %F %g %G %h %H %I %j", "%k %l %m %M %n %p %P %r", "%R %s %S %t %T %u %U %V",
+        "%w %W %x %X %y %Y %z %Z %%", "%-d %_d %05d %^a %^B %12A %_5H %-j %10F %Ey %Od %3Y", "%Q %q"};
+    static const time_t times[] = {0, -1, 1, 951782400, 951868799, 951868800, 1078012800, 4107542400, 1704067199, 1704067200, 1735689599,
+        -62135596800, -2208988800, 253402300799, 1e10, 1230768000, 1262304000, 1293840000, 1325376000, 1356998400, 1388534400};
+    char text[300];
+    struct tm date, back;
+    for (unsigned t = 0; t < sizeof times / sizeof *times; t++) {
+        gmtime_r(&times[t], &date);
+        for (unsigned f = 0; f < sizeof formats / sizeof *formats; f++) {
+            size_t n = strftime(text, sizeof text, formats[f], &date);
+            fprintf(out, "%zu %s\n", n, text);
+        }
+        fprintf(out, "%s", asctime(&date));
+        back = date;
+        back.tm_mon += 14;
+        back.tm_mday -= 40;
+        back.tm_hour += 50;
+        back.tm_sec = -100000;
+        fprintf(out, "%d %ld ", timegm(&date) == times[t], (long)timegm(&back));
+        fprintf(out, "%d-%d-%d %d:%d:%d %d %d\n", back.tm_year, back.tm_mon, back.tm_mday, back.tm_hour, back.tm_min, back.tm_sec,
+            back.tm_wday, back.tm_yday);
+    }
+    for (time_t day = -800 * 366; day < 800 * 366; day += 97) {
+        time_t at = day * 86400 + 43210;
+        strftime(text, sizeof text, "%F %j %G-%V-%u %U %W\n", gmtime(&at));
+        fputs(text, out);
+    }
+    time_t far = (time_t)1 << 60;
+    fprintf(out, "%d %zu %zu\n", gmtime(&far) == NULL, strftime(text, 10, "%F", &date), strftime(text, 11, "%F", &date));
+    struct timespec now;
+    date = *localtime(&times[3]);
+    fprintf(out, "%ld %s %s", mktime(&date) - times[3], date.tm_zone, ctime(&times[3]));
+    int base = timespec_get(&now, TIME_UTC);
+    fprintf(out, "%d %d\n", base == TIME_UTC, time(NULL) - now.tv_sec <= 1);
+}
+
+static void more(FILE *out) {
+    int a = 0, b = 0, n = 0;
+    char word[20] = "", *own = NULL, text[40], zeros[8];
+    double d = 0;
+    n = sscanf("12 abc 2.5", "%3$d %1$19s %2$lf", word, &d, &a);
+    fprintf(out, "%d %d %s %g\n", n, a, word, d);
+    n = sscanf("5/[x]/-9", "%2$d/%3$[][x]/%1$d", &a, &b, word);
+    fprintf(out, "%d %d %d %s\n", n, a, b, word);
+    n = sscanf("key = some value", "%19[^ =] = %m[^\n]", word, &own);
+    fprintf(out, "%d %s %s\n", n, word, own);
+    free(own);
+    n = sscanf("x", "%*d %ms", &own);
+    fprintf(out, "%d\n", n);
+    uint64_t u = 0;
+    int8_t small = 0;
+    n = sscanf("18446744073709551615 -7", "%" SCNu64 " %" SCNd8, &u, &small);
+    fprintf(out, "%d %" PRIu64 " %" PRId8 " %" PRIx64 " %jd\n", n, u, small, u, (intmax_t)u);
+    imaxdiv_t parts = imaxdiv(-17, 5);
+    fprintf(out, "%jd %jd\n", parts.quot, parts.rem);
+    char *end = stpncpy(text, "stop", 8);
+    fprintf(out, "%d %d ", (int)(end - text), text[7]);
+    fprintf(out, "%d %d %d\n", strcoll("a", "b") < 0, strcoll("a", "a"), (int)strxfrm(text, "form", sizeof text));
+    memset(zeros, 1, sizeof zeros);
+    explicit_bzero(zeros, sizeof zeros);
+    fprintf(out, "%d %d %d %s\n", zeros[7], __builtin_ffs(b), (int)sizeof zeros, text);
+    static const double doubles[] = {0.0, -0.0, 1.0, -2.5, 1e-310, INFINITY, -INFINITY, NAN};
+    for (unsigned i = 0; i < sizeof doubles / sizeof *doubles; i++) {
+        double x = doubles[i];
+        float f = (float)x;
+        fprintf(out, "%d%d%d%d%d ", !!isnan(x), !!isinf(x), !!isfinite(x), !!signbit(x), fpclassify(x) == FP_SUBNORMAL);
+        fprintf(out, "%d%d%d%d ", !!isnan(f), !!isinf(f), !!isfinite(f), !!signbit(f));
+        fprintf(out, "%g %g %g\n", scalbln(x, 3), nextafterf(1.0f, f), j0(0.5));
+    }
+    char *all = NULL;
+    size_t size = 7;
+    FILE *memory = open_memstream(&all, &size);
+    fprintf(memory, "%d lines", 3);
+    fflush(memory);
+    fprintf(out, "%s %zu ", all, size);
+    fputs(" and more", memory);
+    fclose(memory);
+    fprintf(out, "%s %zu\n", all, size);
+    free(all);
+    FILE *hidden = tmpfile();
+    fputs("hidden\n", hidden);
+    rewind(hidden);
+    fprintf(out, "%s", fgets(text, sizeof text, hidden));
+    fclose(hidden);
+    char name[] = "libraryXXXXXX";
+    int fd = mkstemp(name);
+    fprintf(out, "%d %.7s %d\n", fd > 2, name, remove(name));
+    close(fd);
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    int tried = pthread_mutex_trylock(&mutex), again = pthread_mutex_trylock(&mutex), freed = pthread_mutex_unlock(&mutex);
+    fprintf(out, "%d %d %d ", tried, again == EBUSY, freed);
+    fprintf(out, "%d %d %s\n", pthread_mutex_lock(&mutex), gethostname(text, sizeof text), text);
+    int quotient;
+    double rest = remquo(17.5, 3.0, &quotient);
+    fprintf(out, "%g %d %d %g\n", rest, quotient & 7, ilogbf(10.0f), logbf(10.0f));
+}
+
 static void files(FILE *out) {
     char line[100];
     FILE *file = fopen("library.tmp", "w+");
@@ -189,5 +291,7 @@ static void use_the_library(FILE *out) {
     strings(out);
     numbers(out);
     mathematics(out);
+    calendar(out);
+    more(out);
     files(out);
 }
