@@ -50,7 +50,10 @@ impl Source {
             }
             Self::Descriptor(bytes) => {
                 read_all(bytes);
-                [bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64]
+                [
+                    bytes.as_ptr().expose_provenance() as u64,
+                    bytes.len() as u64,
+                ]
             }
         }
     }
@@ -68,7 +71,14 @@ fn read_all(bytes: &mut Vec<u8>) {
         let before = bytes.len();
         bytes.resize(before + STEP, 0);
         // SAFETY: the kernel writes at most the new bytes.
-        let read = unsafe { syscall(libc::SYS_read, DESCRIPTOR, bytes[before..].as_mut_ptr(), STEP) };
+        let read = unsafe {
+            syscall(
+                libc::SYS_read,
+                DESCRIPTOR,
+                bytes[before..].as_mut_ptr(),
+                STEP,
+            )
+        };
         bytes.truncate(before + usize::try_from(read).unwrap_or(0));
         if read <= 0 {
             return;

@@ -67,9 +67,7 @@ impl Shared {
         let size = file.metadata().ok()?.len() as usize;
         let (any, descriptor) = (ptr::null::<c_void>(), file.as_raw_fd());
         // SAFETY: as above.
-        let at = unsafe {
-            syscall(libc::SYS_mmap, any, size, READ_WRITE, SHARED, descriptor, 0)
-        };
+        let at = unsafe { syscall(libc::SYS_mmap, any, size, READ_WRITE, SHARED, descriptor, 0) };
         (at != -1).then_some(Self {
             at: at as usize,
             size,

@@ -236,7 +236,15 @@ fn read_memory(at: u64, to: &mut [u8]) -> usize {
     let copied = unsafe {
         let (local, from, flags) = (local.as_ptr(), from.as_ptr(), 0 as c_ulong);
         let process = syscall(libc::SYS_getpid);
-        syscall(libc::SYS_process_vm_readv, process, local, one, from, one, flags)
+        syscall(
+            libc::SYS_process_vm_readv,
+            process,
+            local,
+            one,
+            from,
+            one,
+            flags,
+        )
     };
     usize::try_from(copied).unwrap_or(0)
 }

@@ -128,7 +128,8 @@ fn join(sites: &mut [Site<'_>]) -> Vec<(usize, usize)> {
             let is_free = pairs.iter().all(|(_, joined)| *joined != first);
             let before = difference_at(&sites[first]).filter(|_| is_free)?;
             let distance = at.1.wrapping_sub(before.1);
-            (at.0 == before.0 && distance.unsigned_abs() == WORD as u64).then_some((first, distance))
+            (at.0 == before.0 && distance.unsigned_abs() == WORD as u64)
+                .then_some((first, distance))
         });
         let Some((first, distance)) = other else {
             continue;
@@ -353,16 +354,13 @@ fn attribute(name: &str) -> u8 {
 /// The call at a block's end, if it may compare memory.
 fn of_call<'a>(block: Block<'a>) -> Option<Site<'a>> {
     let inst = block.last_inst();
-    let is_call = inst.is_type(InstType::Call);
-    let kind = match (inst.entered_import(), is_call) {
-        (Some(name), _) => named(name)?,
-        (None, false) => return None,
-        (None, true) => {
-            let name = inst.called_name().ok().flatten();
-            let by_name = name.and_then(named);
-            by_name.or_else(|| gives_small_integer(block).then_some(Kind::Any))?
-        }
-    };
+    let import = inst.entered_import();
+    let name = import.or_else(|| inst.called_name().ok().flatten());
+    // A static program calls what it chooses at its start through entries without a name.
+    let is_unknown =
+        || import.is_none() && inst.is_type(InstType::Call) && gives_small_integer(block);
+    let kind = name.and_then(named);
+    let kind = kind.or_else(|| is_unknown().then_some(Kind::Any))?;
     Some(site(inst, How::Call, 1, 0, kind))
 }
 
@@ -387,7 +385,7 @@ fn named(name: &str) -> Option<Kind> {
 fn gives_small_integer(block: Block<'_>) -> bool {
     const LOOKS: usize = 3;
     let mut behind = block.successors().into_iter();
-    let next = behind.find_map(|edge| edge.block.filter(|_| edge.kind == EdgeKind::Fall));
+    let next = behind.find_map(|edge| edge.block.filter(|_| edge.kind == EdgeKind::CallReturn));
     let Some(next) = next else { return false };
     next.insts().take(LOOKS).any(|inst| {
         let operands = inst.operands();
