@@ -12,6 +12,7 @@ mod log;
 mod sites;
 
 use std::ffi::c_ulong;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use atom_tool::MarkTable;
 use atom_tool::prelude::*;
@@ -205,7 +206,7 @@ fn log_memory(is_done: Mark, what: u64, at: [u64; 2], length: u64) {
     for ((bytes, length), at) in bytes.iter_mut().zip(&mut lengths).zip(at) {
         *length = read_memory(at, &mut bytes[..most]);
         if *length == 0 {
-            return;
+            return give_up_later(is_done, what.site);
         }
     }
     let is_text = matches!(what.kind, Kind::Texts | Kind::Beginnings);
@@ -218,6 +219,19 @@ fn log_memory(is_done: Mark, what: u64, at: [u64; 2], length: u64) {
     }
     let pieces = [&bytes[0][..lengths[0]], &bytes[1][..lengths[1]]];
     if !what.entry().memory(pieces, is_text) {
+        is_done.set();
+    }
+}
+
+/// Counts an execution of a site that gave nothing to log; after some, the site is not looked at any more. A call whose
+/// arguments are numbers would be looked at each time else.
+fn give_up_later(is_done: Mark, site: usize) {
+    const MOST: u8 = 64;
+    static FAILED: [AtomicU8; SITES] = [const { AtomicU8::new(0) }; SITES];
+    let failed = FAILED[site].load(Relaxed);
+    if failed < MOST {
+        FAILED[site].store(failed + 1, Relaxed);
+    } else {
         is_done.set();
     }
 }
