@@ -1,4 +1,4 @@
-//! Marks: bytes that are set when control passes a point, and never cleared.
+//! Marks: bytes that are set when control passes a point.
 //!
 //! A tool that wants to know whether a point was reached, not how often, sets a mark. That is one store of a
 //! constant: no register, no flag and no earlier value is needed. All threads share the table, as every thread
@@ -91,6 +91,12 @@ impl Mark {
         self.0.store(1, Relaxed);
     }
 
+    /// True if the mark is set.
+    #[inline(always)]
+    pub fn is_set(self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
     /// Takes the mark for a count of 8 bits and adds 1; the count goes from 255 to 1, never back to 0. Threads that
     /// count at the same time may lose counts.
     #[inline(always)]
@@ -131,6 +137,13 @@ impl Marks {
         self.all().as_ptr().addr()
     }
 
+    /// Sets all marks, or none.
+    pub fn set_all(self, is_set: bool) {
+        for mark in self.all() {
+            mark.store(is_set.into(), Relaxed);
+        }
+    }
+
     /// All marks: 0 for each that is not set.
     pub fn copy(self) -> Vec<u8> {
         self.all().iter().map(|mark| mark.load(Relaxed)).collect()
@@ -164,6 +177,10 @@ mod tests {
         );
         assert_eq!(marks.copy(), [0, 1, 0]);
         assert_eq!(marks.address(), table.addr() + 8);
+        marks.set_all(true);
+        assert_eq!(marks.copy(), [1, 1, 1]);
+        marks.set_all(false);
+        assert!(!Mark(&marks.all()[1]).is_set());
         let cell = &marks.all()[2];
         let counts: Vec<u8> = (0..256)
             .map(|_| {

@@ -35,7 +35,7 @@ fn build(folder: &Path, compiler: &str, options: &[&str]) -> PathBuf {
 }
 
 /// Instruments a program.
-fn instrument(program: &Path, name: &str, options: &[&str]) -> PathBuf {
+pub fn instrument(program: &Path, name: &str, options: &[&str]) -> PathBuf {
     let out = program.with_file_name(name);
     let mut words = vec!["--afl".to_owned()];
     words.extend(options.iter().map(|o| o.to_string()));
@@ -45,14 +45,14 @@ fn instrument(program: &Path, name: &str, options: &[&str]) -> PathBuf {
 }
 
 /// Shared memory of a fuzzer.
-struct Memory {
-    id: i32,
+pub struct Memory {
+    pub id: i32,
     bytes: *mut u8,
     size: usize,
 }
 
 impl Memory {
-    fn new(size: usize) -> Self {
+    pub fn new(size: usize) -> Self {
         // SAFETY: the segment is new, and stays attached as long as the value lives.
         unsafe {
             let id = libc::shmget(libc::IPC_PRIVATE, size, libc::IPC_CREAT | 0o600);
@@ -63,14 +63,20 @@ impl Memory {
         }
     }
 
-    fn clear(&self) {
+    pub fn clear(&self) {
         // SAFETY: the program runs only between a question and its answer.
         unsafe { ptr::write_bytes(self.bytes, 0, self.size) };
     }
 
-    fn copy(&self) -> Vec<u8> {
+    pub fn copy(&self) -> Vec<u8> {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts(self.bytes, self.size) }.to_vec()
+    }
+
+    pub fn write(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.size);
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.bytes, bytes.len()) };
     }
 }
 
@@ -97,30 +103,41 @@ fn pipe() -> [RawFd; 2] {
 
 /// A run of the program.
 #[derive(PartialEq, Debug)]
-struct Run {
-    pid: u32,
-    status: i32,
+pub struct Run {
+    pub pid: u32,
+    pub status: i32,
     map: Vec<u8>,
 }
 
 impl Run {
     /// Numbers of the cells that counted, with their counts.
-    fn hits(&self) -> Vec<(usize, u8)> {
+    pub fn hits(&self) -> Vec<(usize, u8)> {
         let cells = self.map.iter().copied().enumerate();
         cells.filter(|(_, n)| *n != 0).collect()
     }
 
-    fn exit_code(&self) -> Option<i32> {
+    pub fn exit_code(&self) -> Option<i32> {
         libc::WIFEXITED(self.status).then(|| libc::WEXITSTATUS(self.status))
     }
 
-    fn signal(&self) -> Option<i32> {
+    pub fn signal(&self) -> Option<i32> {
         libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))
     }
 }
 
+/// What a fuzzer and a server have beside the map.
+#[derive(Clone, Copy, Default)]
+pub struct Features<'a> {
+    /// Further memory, and the variables that name it.
+    pub environment: &'a [(&'static str, &'a Memory)],
+    /// The program logs comparisons.
+    pub has_comparisons: bool,
+    /// The program takes test cases from shared memory.
+    pub has_input: bool,
+}
+
 /// A fuzzer with a program's fork server.
-struct Fuzzer {
+pub struct Fuzzer {
     server: Child,
     ask: RawFd,
     answer: RawFd,
@@ -134,7 +151,12 @@ struct Fuzzer {
 }
 
 impl Fuzzer {
-    fn begin(program: &Path, protocol: u32) -> Self {
+    pub fn begin(program: &Path, protocol: u32) -> Self {
+        Self::with(program, protocol, Features::default())
+    }
+
+    /// Begins with features that the server has to announce.
+    pub fn with(program: &Path, protocol: u32, features: Features<'_>) -> Self {
         let [input, notes] = ["input", "notes"].map(|end| program.with_extension(end));
         let _ = fs::remove_file(&notes);
         let memory = Memory::new(4 << 20);
@@ -145,6 +167,12 @@ impl Fuzzer {
             .arg(&input)
             .env("NOTES", &notes)
             .env("__AFL_SHM_ID", memory.id.to_string())
+            .envs(
+                features
+                    .environment
+                    .iter()
+                    .map(|(name, of)| (name, of.id.to_string())),
+            )
             .stdout(Stdio::null())
             .stderr(Stdio::inherit());
         let ends = [control, status];
@@ -174,24 +202,37 @@ impl Fuzzer {
             has_killed: 0,
             size: 0,
         };
-        fuzzer.size = fuzzer.greet(protocol);
+        fuzzer.size = fuzzer.greet(protocol, features);
         fuzzer
     }
 
     /// Takes the announcement; returns the size of the map.
-    fn greet(&mut self, protocol: u32) -> usize {
+    fn greet(&mut self, protocol: u32, features: Features<'_>) -> usize {
+        const HAS_COMPARISONS: u32 = 0x0200_0000;
+        const HAS_INPUT: u32 = 0x0100_0000;
+        let Features {
+            has_comparisons,
+            has_input,
+            ..
+        } = features;
         let first = self.read(PATIENCE).unwrap();
         if protocol == 0 {
             // Options in the outer bits, and the map's size less 1 in bits 1 to 23.
-            assert_eq!(first & 0xff00_0001, 0xc000_0001, "{first:#x}");
+            let mut expected = 0xc000_0001;
+            expected |= if has_comparisons { HAS_COMPARISONS } else { 0 };
+            expected |= if has_input { HAS_INPUT } else { 0 };
+            assert_eq!(first & 0xff00_0001, expected, "{first:#x}");
+            if has_input {
+                self.write(0x8000_0001 | HAS_INPUT);
+            }
             return ((first >> 1 & 0x7f_ffff) + 1) as usize;
         }
         assert_eq!(first, u32::from_le_bytes(*b"\x01LFA"));
         self.write(!first);
         assert_eq!(
             self.read(PATIENCE),
-            Some(1),
-            "the size of the map and nothing else"
+            Some(if has_input { 3 } else { 1 }),
+            "the size of the map and what is expected"
         );
         let size = self.read(PATIENCE).unwrap();
         assert_eq!(self.read(PATIENCE), Some(first));
@@ -225,7 +266,7 @@ impl Fuzzer {
     }
 
     /// Runs the program with an input; kills it if it hangs.
-    fn run(&mut self, input: &[u8]) -> Run {
+    pub fn run(&mut self, input: &[u8]) -> Run {
         fs::write(&self.input, input).unwrap();
         self.memory.clear();
         self.write(self.has_killed);
@@ -445,7 +486,9 @@ fn wrong_options_are_refused() {
             vec!["--afl", "--afl-start", "0x1"],
             "no instruction starts at 0x1",
         ),
-        (vec!["--afl-start", "main"], "need --afl"),
+        (vec!["--afl-start", "main"], "--afl-start needs --afl"),
+        (vec!["--afl-cmplog"], "--afl-cmplog needs --afl"),
+        (vec!["--afl", "--afl-input"], "needs --afl-persistent"),
         (vec!["--afl", "--afl-map", "9m"], "--afl-map takes"),
         (vec!["--afl", "--lcov", "file"], "--lcov"),
     ] {

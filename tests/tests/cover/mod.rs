@@ -2,6 +2,7 @@
 //! formats.
 
 mod afl;
+mod compared;
 mod forks;
 
 use std::collections::{BTreeMap, BTreeSet};

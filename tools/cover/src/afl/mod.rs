@@ -3,15 +3,19 @@
 //! Each way between blocks has a cell of 8 bits that counts how often it was gone, or shares it where one follows from
 //! the other (`crate::marks`). Before the program's own work begins, the fuzzer's shared memory takes the place of the
 //! cells (`map`), and the process becomes a fork server (`server`). Each child that the server makes is a run of the
-//! program. `docs/tools/cover.md` describes options and use.
+//! program. `docs/tools/cover.md` describes options and use. Test cases may be in shared memory, too (`input`), and what
+//! the program compares with what may be logged (`compare`).
 //!
 //! Cells have a fixed place in the program's data, so a count is in line code without a base register. The place need
 //! not be the start of a page, and memory is mapped by pages: the first cell that is used lies a page behind the
 //! table's start, so that no other data shares its page.
 
+mod compare;
+mod input;
 mod map;
 mod persistent;
 mod server;
+mod shared;
 mod start;
 mod sys;
 
@@ -33,15 +37,34 @@ fn hit(cell: Mark) {
     cell.count();
 }
 
+plain_data! {
+    /// What the routines that begin get.
+    struct Begin {
+        /// Number of cells.
+        cells: u32,
+        /// Version of the protocol, or [`ANY_PROTOCOL`].
+        protocol: u32,
+        /// Cycles of a persistent process.
+        cycles: u64,
+        /// The procedure of a persistent process takes the test case as its arguments.
+        has_input: bool,
+        _unused: [u8; 7],
+    }
+}
+
+/// The protocol that fits the map of comparisons, and else the one that all fuzzers know.
+const ANY_PROTOCOL: u32 = u32::MAX;
+
 #[analysis]
-fn begin(marks: Marks, cells: u32, protocol: u32) {
-    server::begin(Map::of(marks, cells), protocol);
+fn begin(marks: Marks, done: Marks, how: Record<Begin>) {
+    server::begin(Map::of(marks, how.cells), done, how.protocol, None);
 }
 
 #[analysis]
 fn cycle(
     marks: Marks,
-    numbers: Array<u64>,
+    done: Marks,
+    how: Record<Begin>,
     proc: u64,
     first: RegV,
     second: RegV,
@@ -50,16 +73,16 @@ fn cycle(
     fifth: RegV,
     sixth: RegV,
 ) {
-    let [cells, protocol, cycles] = [numbers[0], numbers[1], numbers[2]];
-    let map = Map::of(marks, cells as u32);
-    server::begin(map, protocol as u32);
     let words = [first, second, third, fourth, fifth, sixth].map(|value| value.0);
     persistent::run(
-        map,
+        Map::of(marks, how.cells),
+        done,
         Loop {
             proc,
             words,
-            cycles,
+            cycles: how.cycles,
+            protocol: how.protocol,
+            has_input: how.has_input,
         },
     );
 }
@@ -68,9 +91,11 @@ fn cycle(
 pub struct Settings {
     start: Option<String>,
     persistent: Option<String>,
-    cycles: u64,
     most_cells: u64,
+    has_comparisons: bool,
+    cycles: u64,
     protocol: u32,
+    has_input: bool,
 }
 
 impl Settings {
@@ -80,15 +105,26 @@ impl Settings {
         let settings = Self {
             start: options.value("--afl-start")?.map(str::to_owned),
             persistent: options.value("--afl-persistent")?.map(str::to_owned),
-            cycles: options.size("--afl-cycles", CYCLES)?,
             most_cells: options.size("--afl-map", MOST_CELLS)?,
-            protocol: options.choice("--afl-protocol", &[("0", 0), ("1", 1)])?,
+            has_comparisons: options.flag("--afl-cmplog"),
+            cycles: options.size("--afl-cycles", CYCLES)?,
+            protocol: options.choice(
+                "--afl-protocol",
+                &[("auto", ANY_PROTOCOL), ("0", 0), ("1", 1)],
+            )?,
+            has_input: options.flag("--afl-input"),
         };
         if !is_wanted {
-            let has_others = settings.start.is_some() || settings.persistent.is_some();
-            return match has_others {
-                true => Err("--afl-start and --afl-persistent need --afl".into()),
-                false => Ok(None),
+            let others = [
+                ("--afl-start", settings.start.is_some()),
+                ("--afl-persistent", settings.persistent.is_some()),
+                ("--afl-cmplog", settings.has_comparisons),
+                ("--afl-input", settings.has_input),
+            ];
+            let given = others.iter().find(|(_, is_given)| *is_given);
+            return match given {
+                Some((name, _)) => Err(format!("{name} needs --afl").into()),
+                None => Ok(None),
             };
         }
         if settings.start.is_some() && settings.persistent.is_some() {
@@ -97,6 +133,9 @@ impl Settings {
                         process begins at its procedure"
                     .into(),
             );
+        }
+        if settings.has_input && settings.persistent.is_none() {
+            return Err("--afl-input needs --afl-persistent: the procedure that takes it".into());
         }
         if !(1..=MOST_CELLS).contains(&settings.most_cells) {
             return Err(format!("--afl-map takes 1 to {MOST_CELLS} cells").into());
@@ -132,12 +171,22 @@ pub fn instrument(program: &Program, settings: &Settings) -> Result {
             points.len()
         );
     }
-    let (cells, protocol) = (cells as u32, settings.protocol);
+    let done = match settings.has_comparisons {
+        true => compare::instrument(program),
+        false => program.marks(0),
+    };
+    let how = Begin {
+        cells: cells as u32,
+        protocol: settings.protocol,
+        cycles: settings.cycles,
+        has_input: settings.has_input,
+        _unused: [0; 7],
+    };
     match &settings.persistent {
-        Some(pattern) => add_cycles(program, pattern, settings, marks, cells)?,
+        Some(pattern) => add_cycles(program, pattern, [marks, done], &how)?,
         None => {
             for point in start::find(program, settings.start.as_deref())? {
-                point.add_call((marks, cells, protocol));
+                point.add_call((marks, done, &how));
             }
         }
     }
@@ -148,11 +197,9 @@ pub fn instrument(program: &Program, settings: &Settings) -> Result {
 fn add_cycles(
     program: &Program,
     pattern: &str,
-    settings: &Settings,
-    marks: MarkTable,
-    cells: u32,
+    [marks, done]: [MarkTable; 2],
+    how: &Begin,
 ) -> Result {
-    let numbers = [cells.into(), settings.protocol.into(), settings.cycles];
     for proc in program.procs_matching(pattern)? {
         if proc.is_opaque() {
             let name = proc.name();
@@ -161,8 +208,7 @@ fn add_cycles(
         let words = [Reg::Rdi, Reg::Rsi, Reg::Rdx, Reg::Rcx, Reg::R8, Reg::R9];
         let [a, b, c, d, e, f] = words;
         let at = ImageAddress(proc.pc());
-        let numbers = &numbers[..];
-        proc.add_call(Before, cycle, (marks, numbers, at, a, b, c, d, e, f));
+        proc.add_call(Before, cycle, (marks, done, how, at, a, b, c, d, e, f));
     }
     Ok(())
 }

@@ -8,6 +8,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use atom_tool::Marks;
+
+use super::compare;
+use super::input::Source;
 use super::map::Map;
 use super::server;
 use super::sys::{self, syscall};
@@ -20,25 +24,44 @@ pub struct Loop {
     pub words: [u64; 6],
     /// Number of calls.
     pub cycles: u64,
+    /// Version of the server's protocol.
+    pub protocol: u32,
+    /// The first two words are address and length of the test case.
+    pub has_input: bool,
 }
 
-/// Calls the procedure for each input, if a fork server has made this process. Returns if it has not, and while the
-/// procedure runs already.
-pub fn run(map: Map, of: Loop) {
-    static IS_RUNNING: AtomicBool = AtomicBool::new(false);
-    if !server::is_child() || IS_RUNNING.swap(true, Ordering::Relaxed) {
+/// Serves at the first call, and calls the procedure for each input in a process that the fork server has made. Returns if
+/// there is no fuzzer, and while the procedure runs already.
+pub fn run(map: Map, done: Marks, of: Loop) {
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+    if HAS_BEGUN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let mut source = match of.has_input {
+        true => Some(Source::of_environment().unwrap_or_else(|message| {
+            eprintln!("cover: {message}");
+            sys::exit(1)
+        })),
+        false => None,
+    };
+    server::begin(map, done, of.protocol, source.as_ref());
+    if !server::is_child() {
         return;
     }
     type Called = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
     // SAFETY: the address of a procedure of the program. The words are those that its caller passed.
     let called: Called = unsafe { std::mem::transmute(of.proc as usize) };
-    let [a, b, c, d, e, f] = of.words;
+    let [mut a, mut b, c, d, e, f] = of.words;
     // What led to the procedure the first time does not belong to an input.
     map.clear();
     for cycle in 1..=of.cycles {
+        if let Some(source) = &mut source {
+            [a, b] = source.test_case();
+        }
         called(a, b, c, d, e, f);
         if cycle < of.cycles {
             stop();
+            compare::begin_input(done);
         }
     }
     sys::exit(0)

@@ -9,10 +9,12 @@
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atom_tool::forks;
+use atom_tool::{Marks, forks};
 
+use super::input::Source;
 use super::map::Map;
 use super::sys::{self, syscall};
+use super::{ANY_PROTOCOL, compare};
 
 /// The descriptor on which the fuzzer asks.
 const CONTROL: c_int = 198;
@@ -23,10 +25,17 @@ const STATUS: c_int = 199;
 const OPTIONS: u32 = 0x8000_0001;
 /// The size of the map is in bits 1 to 23.
 const HAS_MAP_SIZE: u32 = 0x4000_0000;
+/// The program logs comparisons in the present form.
+const HAS_COMPARISONS: u32 = 0x0200_0000;
+/// The program takes test cases from shared memory. The fuzzer's first word is the answer, if it agrees.
+const HAS_INPUT: u32 = 0x0100_0000;
+const OPTIONS_MASK: u32 = 0xff00_0001;
 /// Announcement in the second form: letters and version.
 const VERSION_1: u32 = 0x4146_4c01;
 /// An option of the second form: the size of the map follows.
 const MAP_SIZE_FOLLOWS: u32 = 1;
+/// An option of the second form: test cases are taken from shared memory.
+const TAKES_INPUT: u32 = 2;
 
 /// True in a fork server and its children.
 static IS_SERVED: AtomicBool = AtomicBool::new(false);
@@ -37,12 +46,13 @@ pub fn is_child() -> bool {
 }
 
 /// Attaches the shared memory and serves, at the first call. Returns in children, and in the process itself if no
-/// fuzzer is there.
-pub fn begin(map: Map, protocol: u32) {
+/// fuzzer is there. `done` are the marks of the sites that log comparisons.
+pub fn begin(map: Map, done: Marks, protocol: u32, input: Option<&Source>) {
     static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
     if HAS_BEGUN.swap(true, Ordering::Relaxed) {
         return;
     }
+    let own_protocol = compare::begin(done);
     match map.attach() {
         Ok(false) => return,
         Ok(true) => {}
@@ -51,34 +61,79 @@ pub fn begin(map: Map, protocol: u32) {
             sys::exit(1);
         }
     }
-    if announce(map.size as u32, protocol) {
-        serve();
+    let what = Announcement {
+        map_size: map.size as u32,
+        has_comparisons: !done.is_empty(),
+        has_input: input.is_some_and(Source::is_shared),
+    };
+    let protocol = match protocol {
+        ANY_PROTOCOL => own_protocol.unwrap_or(0),
+        given => given,
+    };
+    let first = match protocol {
+        0 => what.announce(),
+        _ => what.announce_version_1().then_some(None),
+    };
+    if let Some(first) = first {
+        serve(first);
     }
 }
 
-/// Tells the fuzzer that the server is there. False if there is no fuzzer.
-fn announce(map_size: u32, protocol: u32) -> bool {
-    if protocol == 0 {
-        let size = (map_size - 1) << 1;
-        return sys::write_word(STATUS, OPTIONS | HAS_MAP_SIZE | size);
-    }
-    if !sys::write_word(STATUS, VERSION_1) {
-        return false;
-    }
-    let answer = sys::read_word(CONTROL);
-    if answer != Some(!VERSION_1) {
-        eprintln!(
-            "cover: the fuzzer does not know version 1 of the protocol: use --afl-protocol 0"
-        );
-        sys::exit(1);
-    }
-    [MAP_SIZE_FOLLOWS, map_size, VERSION_1]
-        .into_iter()
-        .all(|word| sys::write_word(STATUS, word))
+/// What the server tells the fuzzer.
+struct Announcement {
+    map_size: u32,
+    has_comparisons: bool,
+    has_input: bool,
 }
 
-/// Forks a child for each run; returns in the children.
-fn serve() {
+impl Announcement {
+    /// Tells it in the first form. `None` if there is no fuzzer; else the fuzzer's first word, if it has been read and is
+    /// no answer: it asks for a run.
+    fn announce(&self) -> Option<Option<u32>> {
+        let mut word = OPTIONS | HAS_MAP_SIZE | (self.map_size - 1) << 1;
+        if self.has_comparisons {
+            word |= HAS_COMPARISONS;
+        }
+        if self.has_input {
+            word |= HAS_INPUT;
+        }
+        if !sys::write_word(STATUS, word) {
+            return None;
+        }
+        if !self.has_input {
+            return Some(None);
+        }
+        let Some(first) = sys::read_word(CONTROL) else {
+            sys::exit(0)
+        };
+        let is_answer = first & OPTIONS_MASK == OPTIONS | HAS_INPUT;
+        Some((!is_answer).then_some(first))
+    }
+
+    /// Tells it in the second form. False if there is no fuzzer.
+    fn announce_version_1(&self) -> bool {
+        if !sys::write_word(STATUS, VERSION_1) {
+            return false;
+        }
+        let answer = sys::read_word(CONTROL);
+        if answer != Some(!VERSION_1) {
+            eprintln!(
+                "cover: the fuzzer does not know version 1 of the protocol: use --afl-protocol 0"
+            );
+            sys::exit(1);
+        }
+        let options = match self.has_input {
+            true => MAP_SIZE_FOLLOWS | TAKES_INPUT,
+            false => MAP_SIZE_FOLLOWS,
+        };
+        [options, self.map_size, VERSION_1]
+            .into_iter()
+            .all(|word| sys::write_word(STATUS, word))
+    }
+}
+
+/// Forks a child for each run; returns in the children. `asked` is the first question, if it has been read.
+fn serve(mut asked: Option<u32>) {
     // What is stored here and not in the children costs no copy of a page for each of them.
     IS_SERVED.store(true, Ordering::Relaxed);
     forks::end_without_report();
@@ -89,7 +144,7 @@ fn serve() {
     let mut stopped: Option<u32> = None;
     loop {
         // The fuzzer has gone.
-        let Some(was_killed) = sys::read_word(CONTROL) else {
+        let Some(was_killed) = asked.take().or_else(|| sys::read_word(CONTROL)) else {
             sys::exit(0)
         };
         if let Some(child) = stopped

@@ -4,9 +4,10 @@
 //! library in the code at its entry point, in rdi. Where that is not found either, the server begins at the entry
 //! point.
 
+use atom_tool::MarkTable;
 use atom_tool::prelude::*;
 
-use super::begin;
+use super::{Begin, begin};
 
 /// A place at which the server begins.
 pub enum Start<'a> {
@@ -18,7 +19,7 @@ pub enum Start<'a> {
 
 impl Start<'_> {
     /// Adds the call that begins to serve.
-    pub fn add_call(&self, args: (atom_tool::MarkTable, u32, u32)) {
+    pub fn add_call(&self, args: (MarkTable, MarkTable, &Begin)) {
         match self {
             Self::Proc(proc) => proc.add_call(Before, begin, args),
             Self::Inst(inst) => inst.add_call(Before, begin, args),
