@@ -2,15 +2,18 @@
 
 use atom_core::Error;
 
+use crate::source;
+
 /// Prints an error and, on a line of its own, its advice.
 pub fn error(error: &Error) {
     eprint!("{}", error_text(error));
 }
 
 fn error_text(error: &Error) -> String {
+    let text = source::text_of(error);
     match &error.advice {
-        Some(advice) => format!("atom: {error}\n  help: {advice}\n"),
-        None => format!("atom: {error}\n"),
+        Some(advice) => format!("atom: {text}\n  help: {advice}\n"),
+        None => format!("atom: {text}\n"),
     }
 }
 

@@ -14,6 +14,7 @@ mod wide;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use atom_core::{Error, Result};
 
@@ -37,8 +38,30 @@ pub fn is_part_in_c(file: &Path) -> bool {
     c::is_part(file)
 }
 
+/// The tool that was compiled, and its source.
+static COMPILED: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+
+/// The text of an error, with the tool's source in place of the shared object in the cache, which the user does not know.
+pub fn text_of(error: &Error) -> String {
+    let text = error.to_string();
+    match COMPILED.get() {
+        Some((library, source)) if error.file.as_ref() == Some(library) => {
+            let [library, source] = [library, source].map(|path| path.display().to_string());
+            text.replacen(&library, &source, 1)
+        }
+        _ => text,
+    }
+}
+
 /// The shared object of the tool with these sources, of which those behind the first belong to a tool in C.
 pub fn compiled(source: &Path, more: &[PathBuf]) -> Result<PathBuf> {
+    let library = compiled_of(source, more)?;
+    // A command has one tool.
+    let _ = COMPILED.set((library.clone(), source.to_path_buf()));
+    Ok(library)
+}
+
+fn compiled_of(source: &Path, more: &[PathBuf]) -> Result<PathBuf> {
     if c::is_part(source) {
         let mut files = vec![source.to_path_buf()];
         files.extend_from_slice(more);
