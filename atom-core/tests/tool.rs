@@ -182,7 +182,7 @@ fn calls_arrive_as_they_were_added() {
     assert_eq!(threads.sums[0], 16..16 + 5 * 24);
     assert_eq!(args(5)[0], Argument::ThreadData(0));
     assert!(
-        matches!(args(5)[1], Argument::Array(s, e, 1) if bytes(s, e).ends_with("größe".as_bytes()))
+        matches!(args(5)[1], Argument::Array(s, e, 1) if bytes(s, e).ends_with("größe\0".as_bytes()))
     );
 
     let by_name = args(6);
