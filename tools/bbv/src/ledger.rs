@@ -7,7 +7,8 @@
 //! block has a budget either.
 //!
 //! Budgets grow with the executions of the block. When the reserve is used up, all blocks give half of their budgets
-//! back, and all of them near the end of the interval. So an interval takes about twenty such looks at its blocks.
+//! back, and all of them near the end of the interval. Each such look goes through all blocks of the interval; a budget that is used
+//! up early costs less than a look, so a block gets a small part of the reserve at once.
 //!
 //! A signal handler may run between any two instructions of [`Ledger::take`] and take executions itself: each number
 //! there is changed by one instruction, and what the handler sees too much of the reserve is missing when it returns.
@@ -17,13 +18,13 @@ use atom_tool::{Counters, ThreadCell};
 use crate::blocks::BlockFacts;
 
 /// A block gets at most this part of the reserve at once.
-const SHARE: i64 = 16;
+const SHARE: i64 = 128;
 /// Least budget, where the reserve allows it.
 const LEAST: i64 = 8;
 /// Intervals of fewer instructions begin without budgets.
 const SMALL: i64 = 100_000;
 /// There are no budgets any more when this part of the interval is left.
-const LAST: i64 = 65536;
+const LAST: i64 = 1 << 20;
 /// When the reserve is used up, a block keeps its budget divided by this number.
 const KEPT: i64 = 2;
 /// A block begins an interval without this part of its executions in the one before.
