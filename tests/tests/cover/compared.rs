@@ -336,7 +336,7 @@ fn a_persistent_process_takes_its_input_from_shared_memory() {
             assert!(is_logged, "{passes} {log:x?}");
         }
         assert!(pids[0] == pids[2] && pids[3] == pids[5] && pids[2] != pids[3]);
-        // The length is that of the test case.
+        // The program gets 79 as the length of the test case in bytes, and does not reach this comparison.
         let (_, _, log) = run(0, 79);
         assert!(!has(&log, (4, EQUAL), [0x7171_7171, 0x7f3a_91c5]));
         let (pid, status, _) = run(8, 80);

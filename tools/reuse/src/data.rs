@@ -72,7 +72,8 @@ pub fn stack() -> std::ops::Range<u64> {
     end.saturating_sub(limit.unwrap_or(UNLIMITED)).min(start)..end
 }
 
-const PAGE: u64 = 4096;
+/// Size of a page in bytes, of which mappings have a whole number.
+pub const PAGE: u64 = 4096;
 /// Number of pages that are remembered.
 const PAGES: usize = 1 << 10;
 

@@ -17,10 +17,8 @@ use atom_tool::paths::{self, CallPaths, PathNode, PathOptions, PathState};
 use atom_tool::prelude::*;
 use atom_tool::{Shared, ThreadData, ThreadState, Uninterrupted};
 
+use crate::data::PAGE;
 use crate::thread;
-
-/// Size of a page, of which mappings have a whole number.
-const PAGE: u64 = 4096;
 
 /// A caller: the number of its call, plus 1, and its procedure's, plus 1; 0 if there is none.
 pub type Caller = [u32; 2];
@@ -43,7 +41,6 @@ pub struct Origin {
 }
 
 /// What a change of the heap needs.
-#[derive(Default)]
 struct Heap {
     /// Unused memory of the map.
     spare: Vec<&'static Chunk>,
@@ -51,7 +48,11 @@ struct Heap {
     numbers: BTreeMap<Key, u32>,
 }
 
-static HEAP: Shared<Option<Heap>> = Shared::new(None);
+static HEAP: Shared<Heap> = Shared::new(Heap {
+    spare: Vec::new(),
+    origins: Vec::new(),
+    numbers: BTreeMap::new(),
+});
 /// The live blocks, with the numbers of their origins.
 static BLOCKS: Map = Map::new();
 /// Number of changes of mappings.
@@ -112,12 +113,7 @@ pub fn block(address: u64) -> Option<(u64, u64, u32)> {
 
 /// Gives each origin to `each`, in the order of their numbers.
 pub fn origins(mut each: impl FnMut(&Origin)) {
-    let blocked = Uninterrupted::begin();
-    with_heap(&blocked, |heap| heap.origins.iter().for_each(&mut each));
-}
-
-fn with_heap<R>(signals_wait: &Uninterrupted, work: impl FnOnce(&mut Heap) -> R) -> R {
-    HEAP.with_blocked(signals_wait, |heap| work(heap.get_or_insert_default()))
+    HEAP.with(|heap| heap.origins.iter().for_each(&mut each));
 }
 
 impl Heap {
@@ -191,7 +187,7 @@ fn origin(
             .map(|(call, proc)| [number(call), number(proc)])
             .collect(),
     };
-    let number = with_heap(blocked, |heap| heap.number(key));
+    let number = HEAP.with_blocked(blocked, |heap| heap.number(key));
     node.set_tool(u64::from(number) + 1);
     number
 }
@@ -200,7 +196,7 @@ fn origin(
 fn begin_heap(callers: u64) {
     CALLERS.store(callers, Relaxed);
     paths::in_child(|| {
-        with_heap(&Uninterrupted::begin(), |heap| {
+        HEAP.with(|heap| {
             for origin in &mut heap.origins {
                 (origin.blocks, origin.bytes) = (0, 0);
             }
@@ -208,7 +204,7 @@ fn begin_heap(callers: u64) {
     });
 }
 
-/// At an allocator's entry. `what` is a number of [`OpenCall::what`], the procedure's number is that of the call paths.
+/// Runs at an allocator's entry. `what` was made by [`OpenCall::what`] from the procedure's number in call paths.
 #[analysis]
 #[rustfmt::skip]
 fn enter(open: PerThread<OpenCall>, path: PerThread<PathState>, buffer: PerThread<NoteBuffer>, what: u32, sp: u64, rbp: u64, a: u64, b: u64, c: u64) {
@@ -218,11 +214,11 @@ fn enter(open: PerThread<OpenCall>, path: PerThread<PathState>, buffer: PerThrea
     let blocked = Uninterrupted::begin();
     thread::catch_up(buffer);
     match call {
-        Call::Frees { block } if thread::is_alone() => with_heap(&blocked, |heap| heap.free(block)),
+        Call::Frees { block } if thread::is_alone() => HEAP.with_blocked(&blocked, |heap| heap.free(block)),
         Call::Frees { .. } => {}
         Call::Unmaps { start, size } => {
             MAPPINGS.fetch_add(1, Relaxed);
-            with_heap(&blocked, |heap| heap.forget(start, end(start, size, true)));
+            HEAP.with_blocked(&blocked, |heap| heap.forget(start, end(start, size, true)));
         }
         Call::Allocates { is_mapping } => {
             let node = path.called_here(open.proc(), sp, rbp);
@@ -289,13 +285,12 @@ fn leave_go(buffer: PerThread<NoteBuffer>, proc: u32, goroutine: u64, block: u64
     let is_mapping = false;
     let caller = Some([(site >> 32) as u32, site as u32]).filter(|_| site != 0);
     let callers = caller.into_iter().collect();
-    let tag = with_heap(&blocked, |heap| {
+    let tag = HEAP.with_blocked(&blocked, |heap| {
         heap.number(Key {
             is_mapping,
             callers,
         })
     });
-    drop(blocked);
     let new = New {
         block,
         size,
@@ -303,27 +298,32 @@ fn leave_go(buffer: PerThread<NoteBuffer>, proc: u32, goroutine: u64, block: u64
         tag: tag.into(),
         is_mapping,
     };
-    allocated(buffer, new);
+    add_block(&blocked, buffer, new);
 }
 
 #[cold]
 #[inline(never)]
 fn allocated(buffer: PerThread<NoteBuffer>, new: New) {
-    let blocked = Uninterrupted::begin();
+    add_block(&Uninterrupted::begin(), buffer, new);
+}
+
+/// Puts a new block into the map, and takes out the block that it replaces.
+fn add_block(blocked: &Uninterrupted, buffer: PerThread<NoteBuffer>, new: New) {
     let end = end(new.block, new.size, new.is_mapping);
     if new.is_mapping {
         MAPPINGS.fetch_add(1, Relaxed);
     }
     if new.block != 0 && end > new.block {
-        with_heap(&blocked, |heap| heap.allocate(new, end));
+        HEAP.with_blocked(blocked, |heap| heap.allocate(new, end));
     }
     thread::catch_up(buffer);
     if new.old != 0 && new.old != new.block && (thread::is_alone() || new.is_mapping) {
-        with_heap(&blocked, |heap| heap.free(new.old));
+        HEAP.with_blocked(blocked, |heap| heap.free(new.old));
     }
 }
 
 /// Instrument side: what the report needs.
+#[derive(Default)]
 pub struct Followed {
     /// The procedures and calls of the call paths.
     pub procs: SiteList,
@@ -346,12 +346,7 @@ pub fn add(
         return Ok(followed);
     }
     if allocators.is_empty() {
-        return Ok(Followed {
-            procs: SiteList::new(),
-            calls: SiteList::new(),
-            is_known: false,
-            has_unseen: false,
-        });
+        return Ok(Followed::default());
     }
     let options = PathOptions {
         by_site: true,

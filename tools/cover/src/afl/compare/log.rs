@@ -60,6 +60,24 @@ impl Layout {
     }
 }
 
+/// The layout of 4.20 and 4.21.
+const OF_4_20: Layout = Layout {
+    header: 2,
+    hits_bits: 6,
+    shape_at: 6,
+    type_at: 11,
+    attribute_at: 12,
+    types: [0, 1],
+    type_bits: 1,
+    numbers: 42,
+    words: [[0, 8], [16, 24]],
+    pairs: 16,
+    pair: 66,
+    bytes: [0, 33],
+    lengths: [32, 65],
+    protocol: 1,
+};
+
 /// From 4.00 on, from 4.20 on, and from 4.22 on. The first has 8 pairs of memory up to 4.06, and more later.
 static LAYOUTS: [Layout; 3] = [
     Layout {
@@ -78,37 +96,14 @@ static LAYOUTS: [Layout; 3] = [
         lengths: [31, 63],
         protocol: 0,
     },
+    OF_4_20,
     Layout {
-        header: 2,
-        hits_bits: 6,
-        shape_at: 6,
-        type_at: 11,
-        attribute_at: 12,
-        types: [0, 1],
-        type_bits: 1,
-        numbers: 42,
-        words: [[0, 8], [16, 24]],
-        pairs: 16,
-        pair: 66,
-        bytes: [0, 33],
-        lengths: [32, 65],
-        protocol: 1,
-    },
-    Layout {
-        header: 2,
-        hits_bits: 6,
-        shape_at: 6,
-        type_at: 11,
-        attribute_at: 12,
-        types: [0, 1],
-        type_bits: 1,
         numbers: 72,
         words: [[0, 32], [8, 40]],
-        pairs: 16,
         pair: 72,
         bytes: [0, 32],
         lengths: [64, 65],
-        protocol: 1,
+        ..OF_4_20
     },
 ];
 
