@@ -179,11 +179,17 @@ impl<'a> Options<'a> {
 
     /// Refuses words that are left, with a message that names the options that were asked for.
     pub fn finish(self) -> Result {
-        let rest = self.rest.into_inner();
+        self.check()
+    }
+
+    /// As [`Options::finish`].
+    #[doc(hidden)]
+    pub fn check(&self) -> Result {
+        let rest = self.rest.borrow();
         let Some(first) = rest.first() else {
             return Ok(());
         };
-        let known = self.known.into_inner();
+        let known = self.known.borrow();
         Err(match known.as_slice() {
             [] => format!("unknown option `{first}`: this tool takes none").into(),
             known => format!(

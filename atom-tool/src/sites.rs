@@ -133,6 +133,12 @@ impl Site {
         }
     }
 
+    /// The source file without its folder, and the line: `tree.c:17`. `None` if the line is not known.
+    pub fn short_line(&self) -> Option<String> {
+        let file = self.file.rsplit('/').next().unwrap_or(self.file);
+        (self.line != 0).then(|| format!("{file}:{}", self.line))
+    }
+
     /// `file:line` as a cell of a table.
     pub fn place(&self) -> Cell {
         match self.line {

@@ -119,19 +119,7 @@ unsafe extern "C" fn TakeFlag(
 unsafe extern "C" fn RefuseOptions(argc: c_int, argv: *mut *const c_char) {
     let mut argc = argc;
     // SAFETY: the caller's promise. Nothing is taken.
-    let (rest, known) = unsafe {
-        take(&raw mut argc, argv, "RefuseOptions", |options| {
-            Ok(options.parts())
-        })
-    };
-    let Some(first) = rest.first() else { return };
-    let known = match known.is_empty() {
-        true => "none".to_owned(),
-        false => known.join(", "),
-    };
-    program().stop(&format!(
-        "unknown option `{first}`: this tool takes {known}"
-    ));
+    unsafe { take(&raw mut argc, argv, "RefuseOptions", Options::check) };
 }
 
 /// # Safety

@@ -153,11 +153,8 @@ fn callers(found: &Found<'_>, paths: &BTreeMap<usize, Path>, of: impl Fn(&Path) 
             let caller = &nodes[nodes[at].parent];
             let call = found.sites.call(&nodes[at]);
             let address = call.map_or(0, |call| Address(call.pc).in_file());
-            let line = found.sites.line(&nodes[at]);
-            let where_to = match line {
-                Some((file, line)) => format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)),
-                None => "in ???".to_owned(),
-            };
+            let line = call.and_then(|call| call.short_line());
+            let where_to = line.unwrap_or_else(|| "in ???".to_owned());
             let text = format!("{address:#X}: {} ({where_to})", found.sites.name(caller));
             place = place.callers.entry(text.replace("0X", "0x")).or_default();
             place.bytes += bytes;

@@ -104,12 +104,10 @@ impl Found<'_> {
                 0 => format!("({})", self.sites.name(&nodes[node])),
                 caller => self.sites.name(&nodes[caller]),
             };
-            parts.push(match self.sites.line(&nodes[node]) {
-                Some((file, line)) if caller != 0 => {
-                    let file = file.rsplit('/').next().unwrap_or(file);
-                    format!("{name} ({file}:{line})")
-                }
-                _ => name,
+            let call = self.sites.call(&nodes[node]).filter(|_| caller != 0);
+            parts.push(match call.and_then(|call| call.short_line()) {
+                Some(line) => format!("{name} ({line})"),
+                None => name,
             });
             node = caller;
         }

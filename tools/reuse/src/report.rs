@@ -238,16 +238,11 @@ fn origin_name(origin: &Origin, places: &Places) -> String {
     let caller = |[call, proc]: &[u32; 2]| {
         let proc = site(&places.procs, *proc);
         let name = proc.map_or("(start)".into(), |proc| proc.proc_of_process().into_owned());
-        match site(&places.calls, *call).filter(|call| call.line != 0) {
-            Some(call) => {
-                let file = call.file.rsplit('/').next().unwrap_or(call.file);
-                format!("{name} ({file}:{})", call.line)
-            }
-            None => match site(&places.calls, *call) {
-                Some(call) => format!("{name} ({:#x})", Address(call.pc).in_file()),
-                None => name,
-            },
-        }
+        let Some(call) = site(&places.calls, *call) else {
+            return name;
+        };
+        let address = || format!("{:#x}", Address(call.pc).in_file());
+        format!("{name} ({})", call.short_line().unwrap_or_else(address))
     };
     // What calls `main` is of no interest.
     let is_main = |proc: u32| site(&places.procs, proc).is_some_and(|proc| proc.proc == "main");
