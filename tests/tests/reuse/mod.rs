@@ -421,8 +421,10 @@ fn blocks_of_go_are_told_apart() {
     assert_eq!(inner[1..], [51 * 511, 51 * 511 * 24]);
     // Each is stored once and each of the first tree loaded three times; the collector and the allocator add to that.
     assert!(inner[0] >= 511 * 3 + 51 * 511 * 3, "{inner:?}");
+    // The runtime clears the 1000 words before it hands them out, where the memory has been used before.
     let table = row("main.table", line("return make"));
-    assert_eq!(table, [4000, 1, 8000]);
+    assert_eq!(table[1..], [1, 8000]);
+    assert!((4000..=5000).contains(&table[0]), "{table:?}");
 }
 
 /// Data that no symbol names belongs to its section.
