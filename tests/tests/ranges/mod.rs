@@ -25,6 +25,17 @@ fn folder(name: &str) -> PathBuf {
 
 /// Runs a program with data ranges; returns the tool's JSON.
 fn measure(program: &Path, out: &Path, words: &[&str], more: &[&str]) -> serde_json::Value {
+    measured(program, out, words, more, false)
+}
+
+/// As `measure`, perhaps with the program's libraries. The output is then not checked, which takes a minute.
+fn measured(
+    program: &Path,
+    out: &Path,
+    words: &[&str],
+    more: &[&str],
+    is_whole: bool,
+) -> serde_json::Value {
     let json = out.with_extension("json");
     let mut options: Vec<String> = Vec::new();
     for word in words {
@@ -32,7 +43,11 @@ fn measure(program: &Path, out: &Path, words: &[&str], more: &[&str]) -> serde_j
     }
     options.extend(more.iter().map(|o| o.to_string()));
     options.extend(["--json".into(), json.display().to_string()]);
-    atom::instrument(program, out, &Job::Tool("ranges".into(), options), true).unwrap();
+    let mut job = Job::Tool("ranges".into(), options);
+    if is_whole {
+        job = Job::Whole(Box::new(job), Vec::new());
+    }
+    atom::instrument(program, out, &job, !is_whole).unwrap();
     let mut command = Command::new(out);
     plain_environment(&mut command);
     let outcome = run(&mut command, &Setting::default()).unwrap();
@@ -371,6 +386,31 @@ fn corners() {
         assert_eq!(figures(&innermost)["down:local"], [10, 10, 80], "{label}");
     }
     assert!(built > 0, "none of its variants can be built here");
+}
+
+/// Blocks of an allocator that is called through pointers.
+#[test]
+fn allocators_behind_pointers() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ranges/programs/pointers.c");
+    let source = Source::read(&source).unwrap();
+    let words = [
+        "heap",
+        "heap:proc=work",
+        "heap:proc=jumps",
+        "heap:proc=named",
+    ];
+    for variant in &source.variants {
+        let case = Case::build(&source, variant).unwrap();
+        let label = &variant.0;
+        let out = case.rewritten("range");
+        std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+        let is_whole = !label.contains("static");
+        let got = figures(&measured(&case.original(), &out, &words, &[], is_whole));
+        assert_eq!(got["heap:proc=work"], [1500, 1500, 24_000], "{label}");
+        assert_eq!(got["heap:proc=jumps"], [1000, 1000, 16_000], "{label}");
+        assert_eq!(got["heap:proc=named"], [1000, 1000, 16_000], "{label}");
+        assert!(got["heap"][0] >= 3500 && got["heap"][1] >= 3500, "{label}");
+    }
 }
 
 /// A range of blocks that no call can allocate is refused. The message depends on whether the program allocates

@@ -375,12 +375,12 @@ fn ranges_in_libraries_and_what_libraries_do() {
         "far_table",
         "copied",
         "block=heap:proc=libfar.so.2:far_fills",
-        "none=heap:proc=libnear.so:*,size=1000000..",
+        "none=heap:proc=libnear.so:twice,size=1000000..",
     ] {
         options.extend(["--data", data]);
     }
     options.extend(["--code", "libfar.so.2:far_fills", "--code", "near_sorts"]);
-    // No procedure of libnear allocates.
+    // The procedure allocates nothing.
     let mut command = Command::new(atom::command().unwrap());
     command.arg(place.original()).arg("-o").arg(place.bundle());
     command.args(["-q", "--libs", "--tool", "ranges", "--"]);

@@ -4,6 +4,9 @@
 //! allocator may call another (`operator new` calls `malloc`); only the outermost call counts. A
 //! procedure that ends in a jump to the allocator returns to its own caller, which is recognised
 //! by the stack pointer.
+//!
+//! A call through a pointer is known when it arrives: at the entry of an allocator that no known call has
+//! entered. Its place is the last call through a pointer, if the stack pointer then was the same.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -25,6 +28,8 @@ thread_state! {
         /// For each call: rsp before it, kind and site, size, address of the old block or of the
         /// result.
         calls: [[ThreadCell<u64>; 4]; DEPTH],
+        /// The last call through a pointer in a place that a wish names: its site, and rsp before the call.
+        pointer: [ThreadCell<u64>; 2],
         /// Of a program of Go.
         go: GoThread,
     }
@@ -35,6 +40,7 @@ impl Calls {
         Self {
             depth: ThreadCell::new(0),
             calls: std::array::from_fn(|_| std::array::from_fn(|_| ThreadCell::new(0))),
+            pointer: std::array::from_fn(|_| ThreadCell::new(0)),
             go: GoThread::zero(),
         }
     }
@@ -128,6 +134,43 @@ pub fn enter_by_jump(calls: PerThread<Calls>, what: u64, sp: u64, a: u64, b: u64
     entered(&calls, what, sp + RETURN_ADDRESS, [a, b, c]);
 }
 
+/// Before a call through a pointer.
+#[analysis]
+pub fn enter_by_pointer(calls: PerThread<Calls>, site: u64, sp: u64) {
+    calls.pointer[0].set(site);
+    calls.pointer[1].set(sp);
+}
+
+/// Before a jump through a pointer out of a procedure.
+#[analysis]
+pub fn enter_by_pointer_jump(calls: PerThread<Calls>, site: u64, sp: u64) {
+    calls.pointer[0].set(site);
+    calls.pointer[1].set(sp + RETURN_ADDRESS);
+}
+
+/// At the entry of a procedure of the allocator, with its arguments. `what` has the site for calls from anywhere.
+#[analysis]
+pub fn enter_proc(calls: PerThread<Calls>, what: u64, sp: u64, a: u64, b: u64, c: u64) {
+    let sp = sp + RETURN_ADDRESS;
+    // A known call has entered it, or it is inside of a call. The outermost call has the highest stack pointer.
+    if calls.depth.get() != 0 && calls.calls[0][0].get() >= sp {
+        return;
+    }
+    let site = match calls.pointer[1].get() == sp {
+        true => calls.pointer[0].get(),
+        false => what / 16,
+    };
+    entered(&calls, site << 4 | what % 16, sp, [a, b, c]);
+}
+
+/// Before an instruction by which a procedure of the allocator may be left.
+#[analysis]
+pub fn leave_proc(calls: PerThread<Calls>, sp: u64, result: u64) {
+    if calls.depth.get() != 0 {
+        returned(&calls, sp + RETURN_ADDRESS, result);
+    }
+}
+
 /// Bytes of a return address.
 const RETURN_ADDRESS: u64 = 8;
 
@@ -166,6 +209,7 @@ fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
 /// After a call that may have been a call of the allocator.
 #[analysis]
 pub fn leave(calls: PerThread<Calls>, sp: u64, result: u64) {
+    calls.pointer[1].set(0);
     if calls.depth.get() != 0 {
         returned(&calls, sp, result);
     }

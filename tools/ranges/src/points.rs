@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use atom_tool::allocations::{self, GoPoint};
+use atom_tool::allocations::{self, GoPoint, Point, Role};
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
 use atom_tool::{
@@ -12,8 +12,8 @@ use atom_tool::{
 
 use crate::frames::{StackVariable, back, entered, left};
 use crate::heap::{
-    Calls, Wish, WishSite, enter, enter_by_jump, enter_go, enter_runtime, leave, leave_go,
-    leave_runtime,
+    Calls, Wish, WishSite, enter, enter_by_jump, enter_by_pointer, enter_by_pointer_jump, enter_go,
+    enter_proc, enter_runtime, leave, leave_go, leave_proc, leave_runtime,
 };
 use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
 use crate::spec::{self, Code, Data, DataPlace};
@@ -237,8 +237,10 @@ pub struct HeapPoints {
     pub wishes: Vec<Wish>,
     /// For each wish the calls of the allocator that may allocate its blocks.
     pub sites: Vec<WishSite>,
-    /// Number of calls of the allocator in the program.
+    /// Number of places at which blocks are allocated.
     pub calls: usize,
+    /// Number of calls of the allocator in the program; those through pointers are not among them.
+    pub known: usize,
 }
 
 impl HeapPoints {
@@ -261,7 +263,7 @@ impl HeapPoints {
             if self.sites.iter().any(|site| site.wish == number as u32) {
                 continue;
             }
-            let reason = match self.calls {
+            let reason = match self.known {
                 0 => "the instrumented code does not call the allocator by a name that is known; what \
                       libraries allocate is seen with `atom run` only, and the allocator in a static program \
                       without symbols is not seen"
@@ -323,6 +325,7 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
         wishes: Vec::new(),
         sites: Vec::new(),
         calls: 0,
+        known: 0,
     };
     let mut wishes = Vec::new();
     for (number, range) in data.iter().enumerate() {
@@ -343,6 +346,7 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
     for inst in leaving(program) {
         let is_call = inst.is_type(InstType::Call);
         if let Some(allocator) = allocator(inst) {
+            points.known += 1;
             let site = points.add_site(&wishes, |wish| wish.fits(inst));
             let what = site << 4 | allocator as u64;
             let (sp, a, b, c) = (Reg::Rsp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
@@ -351,6 +355,17 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
                 inst.add_call(Before, enter, (calls, what, sp, a, b, c));
             } else {
                 inst.add_call(Before, enter_by_jump, (calls, what, sp, a, b, c));
+            }
+        } else if is_through_pointer(inst)
+            && wishes
+                .iter()
+                .any(|wish| !wish.is_anywhere() && wish.fits(inst))
+        {
+            let site = points.add_site(&wishes, |wish| wish.fits(inst));
+            if is_call {
+                inst.add_call(Before, enter_by_pointer, (calls, site, Reg::Rsp));
+            } else {
+                inst.add_call(Before, enter_by_pointer_jump, (calls, site, Reg::Rsp));
             }
         }
         let returns = match inst.called_proc() {
@@ -364,8 +379,45 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
             inst.add_call(After, leave, (calls, Reg::Rsp, Reg::Rax));
         }
     }
+    through_pointers(program, &wishes, calls, &mut points);
     heap_of_go(program, &wishes, calls, &mut points);
     points
+}
+
+/// True for a call, or a jump out of a procedure, whose target is not known.
+fn is_through_pointer(inst: Inst<'_>) -> bool {
+    if inst.is_type(InstType::Call) {
+        return inst.called_proc().is_none();
+    }
+    let unknown = |edge: &Edge<'_>| edge.kind == EdgeKind::Unknown;
+    !inst.is_type(InstType::Ret) && inst.block().successors().iter().any(unknown)
+}
+
+/// Adds calls where procedures of the allocator are entered and left, for calls of them through pointers.
+fn through_pointers(
+    program: &Program<'_>,
+    wishes: &[&spec::Heap],
+    calls: ThreadData<Calls>,
+    points: &mut HeapPoints,
+) {
+    let mut found =
+        allocations::find(program, &allocations::Named::new(), true).unwrap_or_default();
+    // The procedure of a stub is entered in a library that is not seen.
+    found.retain(|(proc, _)| !proc.is_stub());
+    if found.is_empty() {
+        return;
+    }
+    let unknown = points.add_site(wishes, spec::Heap::is_anywhere);
+    let sp = Reg::Rsp;
+    allocations::points(program, &found, &mut |point| match point {
+        Point::Enter(proc, Role::Known(allocator)) => {
+            let what = unknown << 4 | allocator as u64;
+            let args = (calls, what, sp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
+            proc.add_call(Before, enter_proc, args);
+        }
+        Point::Leave(inst, result) => inst.add_call(Before, leave_proc, (calls, sp, result)),
+        Point::Enter(..) | Point::Left(_) | Point::Lose(_) => {}
+    });
 }
 
 /// Adds calls where Go's allocator is entered and left, and where other code enters Go's runtime.
