@@ -136,7 +136,7 @@ fn a_program_augmented_by_hand() {
 fn gprof_is_compared_with() {
     let folder = folder("gprof");
     for flags in [&["-O0", "-pg"][..], &["-O0", "-pg", "-no-pie"]] {
-        let source = format!("{PLAIN}{EXERCISE}").replace("20000", "300000");
+        let source = format!("{PLAIN}{EXERCISE}").replace("20000", "600000");
         let program = compile(&folder, &source, flags);
         let mut command = Command::new(&program);
         assert!(command.current_dir(&folder).status().unwrap().success());
@@ -152,8 +152,10 @@ fn gprof_is_compared_with() {
                 assert_eq!(row(name)["log"]["calls"], calls);
                 assert_eq!(row(name)["gprof"]["calls"], calls);
                 assert_eq!(row(name)["gprof"]["circle"][0], other);
-                assert!(row(name)["gprof"]["samples"].as_f64().unwrap() > 0.0);
             }
+            // A busy machine loses ticks, and with them samples of one procedure or the other.
+            let samples = ["A", "B"].map(|name| row(name)["gprof"]["samples"].as_f64().unwrap());
+            assert!(samples.iter().sum::<f64>() > 0.0, "{samples:?}");
             let remark = row("main")["remarks"][0].as_str().unwrap();
             assert!(remark.contains("from outside"), "{remark}");
         }
