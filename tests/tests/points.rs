@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use atom_tests::atom::{self, Job};
+use atom_tests::check::Case;
 use atom_tests::outcome::{Setting, plain_environment, run};
 use atom_tests::source::Source;
 
@@ -77,4 +78,30 @@ fn a_process_ends_by_exec_and_goes_on_if_that_fails() {
     check("exec.c", &|variant, row| {
         assert_eq!(row("main")[..2], [1, 0], "{variant}");
     });
+}
+
+/// A conditional branch that leaves its procedure, in code whose flags outlive calls: the program runs as before, and
+/// the check of the output knows that these flags matter to other callers only.
+#[test]
+fn a_branch_leaves_its_procedure() {
+    let source = Source::named("order.S").unwrap();
+    for variant in &source.variants {
+        let case = Case::build(&source, variant).unwrap();
+        let out = case.rewritten("point");
+        std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+        let result = out.with_extension("points");
+        let options = ["--output".to_owned(), result.to_string_lossy().into_owned()];
+        let job = Job::Tool("points".to_owned(), options.to_vec());
+        atom::instrument(&case.original(), &out, &job, true).unwrap();
+        let [before, after] = [case.original(), out].map(|program| {
+            let mut command = Command::new(program);
+            plain_environment(&mut command);
+            let outcome = run(&mut command, &Setting::default()).unwrap();
+            (outcome.stdout, outcome.stderr, outcome.end)
+        });
+        assert_eq!(before, after, "{}", variant.0);
+        let text = std::fs::read_to_string(&result).unwrap();
+        let jumping = text.lines().find(|line| line.starts_with("jumping "));
+        assert!(jumping.is_some(), "{}: {text}", variant.0);
+    }
 }

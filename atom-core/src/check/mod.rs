@@ -200,7 +200,8 @@ impl Checker<'_> {
                 {
                     continue;
                 }
-                self.instruction(inst, pc).map_err(|c| self.fail(pc, c))?;
+                self.instruction(b, inst, pc)
+                    .map_err(|c| self.fail(pc, c))?;
             }
         }
         Ok(())
@@ -268,7 +269,9 @@ impl Checker<'_> {
                 .copy_of(self.subject.placed.plan, self.id, inst);
             self.walk(at, copy, live[i])
                 .map_err(|c| self.fail(pc, format!("the code inserted before it {c}")))?;
-            at = self.instruction(inst, copy).map_err(|c| self.fail(pc, c))?;
+            at = self
+                .instruction(b, inst, copy)
+                .map_err(|c| self.fail(pc, c))?;
             self.checked.instructions += 1;
         }
         let last = block.last();
@@ -291,10 +294,7 @@ impl Checker<'_> {
         if !goes_on {
             return Ok(());
         }
-        let (goal, live) = self.place_of(next);
-        // Where another procedure follows, it may also be entered by callers that
-        // keep more in registers.
-        let live = live & self.subject.live.after(b);
+        let (goal, live) = self.place_behind(b, next);
         self.walk_with(self.free_below_at(next), at, goal, live)
             .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))
     }
@@ -313,8 +313,15 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares an instruction with its copy, and yields the address behind the copy.
-    fn instruction(&mut self, inst: InstId, copy: u64) -> Result<u64, Complaint> {
+    /// The new place of an original address to which a block leads, and the live registers on the way. Where another
+    /// procedure begins there, other callers, which keep more in registers, may also enter it.
+    fn place_behind(&mut self, b: BlockId, old: u64) -> (u64, RegSet) {
+        let (goal, live) = self.place_of(old);
+        (goal, live & self.subject.live.after(b))
+    }
+
+    /// Compares an instruction of a block with its copy, and yields the address behind the copy.
+    fn instruction(&mut self, b: BlockId, inst: InstId, copy: u64) -> Result<u64, Complaint> {
         let subject = self.subject;
         let original = subject.cfg().decode(subject.image(), inst);
         let facts = *subject.cfg().inst(inst);
@@ -333,7 +340,11 @@ impl Checker<'_> {
             }
             return Err(format!("the copy at {copy:#x} is {moved}, not {original}"));
         }
-        let (goal, live) = self.place_of(original.near_branch_target());
+        let (goal, live) = match facts.flow {
+            // What the caller still needs is not in the set, as it is not live across the call.
+            ControlFlow::Call => self.place_of(original.near_branch_target()),
+            _ => self.place_behind(b, original.near_branch_target()),
+        };
         let target = moved.near_branch_target();
         if same::is_same_branch(&original, &moved) {
             self.enter(original.near_branch_target(), target, goal, live)
