@@ -160,7 +160,7 @@ pub fn enter_proc(calls: PerThread<Calls>, what: u64, sp: u64, a: u64, b: u64, c
         true => calls.pointer[0].get(),
         false => what / 16,
     };
-    entered(&calls, site << 4 | what % 16, sp, [a, b, c]);
+    entered(&calls, (site << 4) | (what % 16), sp, [a, b, c]);
 }
 
 /// Before an instruction by which a procedure of the allocator may be left.

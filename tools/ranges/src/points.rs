@@ -411,7 +411,7 @@ fn through_pointers(
     let sp = Reg::Rsp;
     allocations::points(program, &found, &mut |point| match point {
         Point::Enter(proc, Role::Known(allocator)) => {
-            let what = unknown << 4 | allocator as u64;
+            let what = (unknown << 4) | allocator as u64;
             let args = (calls, what, sp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
             proc.add_call(Before, enter_proc, args);
         }
