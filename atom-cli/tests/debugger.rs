@@ -499,3 +499,73 @@ fn stripped_tools() {
         &["instrument routine"],
     );
 }
+
+/// In a whole process the tool's code lies in a file of its own, the area's, which gdb is told of.
+#[test]
+fn a_whole_process_is_seen_with_its_analysis_routines() {
+    let folder = Folder::new();
+    let hello = tool("hello_tool");
+    for flags in [&["-g", "-O1"][..], &["-g", "-O1", "-no-pie"]] {
+        assert!(compile(&folder, "gcc", "app", PROGRAM, flags));
+        let arguments = ["app", &hello, "--libs", "-g", "--no-inline"];
+        let only = ["--only", "libc.so.6:*printf*", "-o", "out"];
+        folder.atom_ok(&[&arguments[..], &only].concat());
+        let stops = [
+            "set sysroot /nowhere",
+            "set solib-search-path out.libs",
+            "break main",
+            "run",
+            "add-symbol-file out.libs/area",
+            "break atom_analysis_call",
+            "continue",
+            "bt",
+            "info symbol $pc",
+            "kill",
+        ];
+        let text = gdb(&folder, "out", &stops);
+        assert!(text.contains("Breakpoint 2, "), "{flags:?}: {text}");
+        assert!(text.contains("section .text.analysis"), "{flags:?}: {text}");
+        let frames = frames(&text);
+        let of = |name: &str| frames.iter().position(|f| f.starts_with(name));
+        let (call, print, main) = (of("call ("), of("__printf ("), of("main ("));
+        assert!(
+            call.is_some() && call < print && print < main,
+            "{flags:?}: {text}"
+        );
+        let line = &frames[call.expect("just seen")];
+        assert!(line.ends_with("hello-tool/src/lib.rs:8"), "{text}");
+    }
+}
+
+/// The symbols of the area's file stand at the bytes that they name, with and without `-g`.
+#[test]
+fn the_area_names_the_analysis_routines() {
+    use object::{Object, ObjectSection, ObjectSymbol};
+    let folder = Folder::with_app();
+    let hello = tool("hello_tool");
+    let contents = |file: &object::File<'_>, address: u64, size: u64| {
+        let mut sections = file.sections();
+        let found = sections.find_map(|s| s.data_range(address, size).ok().flatten());
+        found.map(<[u8]>::to_vec)
+    };
+    for options in [&[][..], &["-g"]] {
+        folder.atom_ok(&[&["app", &hello, "--libs", "-o", "out"], options].concat());
+        let area = std::fs::read(folder.join("out.libs/area")).expect("the area's file");
+        let area = object::File::parse(&*area).expect("it is an ELF file");
+        assert_eq!(area.has_debug_symbols(), !options.is_empty());
+        let tool = std::fs::read(&hello).expect("the tool's file");
+        let tool = object::File::parse(&*tool).expect("it is an ELF file");
+        let mut compared = 0;
+        for symbol in area.symbols().filter(|s| s.size() != 0) {
+            let same = |s: &object::Symbol<'_, '_>| s.name() == symbol.name();
+            let mut originals = tool.symbols().filter(same);
+            let here = contents(&area, symbol.address(), symbol.size());
+            assert!(here.is_some(), "{symbol:?}");
+            let is_here =
+                |s: object::Symbol<'_, '_>| contents(&tool, s.address(), s.size()) == here;
+            assert!(originals.any(is_here), "{symbol:?}");
+            compared += 1;
+        }
+        assert!(compared > 100, "{compared}");
+    }
+}

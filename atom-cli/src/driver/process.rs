@@ -102,15 +102,11 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     let whole = steps.run(Step::Plan, planned, insertions)?;
     let knows_modified = analysis.facts.version >= MODIFIED;
     let mut facts = facts(&files, (starter, knows_modified), &folder, request)?;
-    let mut slots = used;
-    slots.extend(analysis.header_functions());
-    let hooks = HOOKS.iter().chain([&plan::FORKED]);
-    slots.extend(hooks.filter_map(|name| analysis.facts.export(name)));
     let area = Area::new(
         &analysis,
         whole.shared.data.len() as u64,
         facts.bytes.len() as u64,
-        slots,
+        slots(&analysis, used),
         (&folder.join(bundle::AREA), &files[starter].output),
         layout::room(&files[0].image),
     )?;
@@ -123,7 +119,8 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         },
     )?;
     tell_places(&mut facts, &placed);
-    let contents = emit::area::write(
+    let debug = debug_sections(request, (&analysis, area.start), &placed, steps)?;
+    let mut contents = emit::area::write(
         &area,
         &analysis,
         &whole.shared,
@@ -131,10 +128,10 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         &placed[starter],
         &facts,
     );
-    let debug = debug_sections(request, &placed, steps)?;
+    emit::area_sections::append(&area, &analysis, &debug.1, &mut contents);
     let outputs = steps.run(
         Step::Emit,
-        || outputs(&placed, &debug),
+        || outputs(&placed, &debug.0),
         |outputs| describe::bytes(outputs.iter().map(emit::Output::len).sum()),
     )?;
     if request.check {
@@ -155,6 +152,15 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     }
     forget(placed);
     Ok(())
+}
+
+/// The functions of the tool that inserted code calls by their addresses: the routines of `used`, and those
+/// that `atom` calls itself.
+fn slots(analysis: &AnalysisImage, mut used: Vec<u64>) -> Vec<u64> {
+    used.extend(analysis.header_functions());
+    let hooks = HOOKS.iter().chain([&plan::FORKED]);
+    used.extend(hooks.filter_map(|name| analysis.facts.export(name)));
+    used
 }
 
 /// Keeps memory until the process ends, which is soon: it goes as a whole then.
@@ -480,20 +486,26 @@ fn outputs<'a>(
         .collect()
 }
 
-/// The debug information of each instrumented object, if it is wanted.
+/// The debug information of each instrumented object, and of the tool, if it is wanted. `tool` is the
+/// tool with the address at which its address 0 lies.
 fn debug_sections(
     request: &Request,
+    tool: (&AnalysisImage, u64),
     placed: &[Placed<'_>],
     steps: &mut Steps,
-) -> Result<Vec<Vec<DebugSection>>> {
+) -> Result<(Vec<Vec<DebugSection>>, Vec<DebugSection>)> {
     if !request.debug_info {
-        return Ok(placed.iter().map(|_| Vec::new()).collect());
+        return Ok((placed.iter().map(|_| Vec::new()).collect(), Vec::new()));
     }
-    let size = |sections: &Vec<Vec<DebugSection>>| {
-        let size: usize = sections.iter().flatten().map(|s| s.bytes.len()).sum();
+    let size = |sections: &(Vec<Vec<DebugSection>>, Vec<DebugSection>)| {
+        let all = sections.0.iter().flatten().chain(&sections.1);
+        let size: usize = all.map(|s| s.bytes.len()).sum();
         describe::bytes(size as u64)
     };
-    let build = || Ok(placed.iter().map(debug::build).collect());
+    let build = || {
+        let objects = placed.iter().map(debug::build).collect();
+        Ok((objects, debug::build_analysis(tool.0, tool.1)))
+    };
     steps.run(Step::Debug, build, size)
 }
 

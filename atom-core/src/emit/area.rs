@@ -69,7 +69,7 @@ impl Facts {
 
 /// The contents of the area's file. `biases` is the offset in the data of what the runtime notes of the
 /// objects, see [`crate::plan::Whole::biases`], with the number of objects. `starter` is the program
-/// interpreter.
+/// interpreter. [`super::area_sections::append`] adds what debuggers read.
 pub fn write<'a>(
     area: &Area,
     analysis: &'a AnalysisImage,
@@ -142,7 +142,6 @@ pub fn write<'a>(
         out.change(at(slot), &value.to_le_bytes());
     }
     out.grow(at(area.end));
-    out.close();
     out
 }
 

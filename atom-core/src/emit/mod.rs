@@ -14,6 +14,7 @@
 
 mod appended;
 pub mod area;
+pub mod area_sections;
 pub mod debug;
 mod elf;
 mod libc_view;
@@ -23,6 +24,7 @@ mod sections;
 pub mod start;
 mod start_info;
 mod start_process;
+mod tables;
 
 pub use elf::write;
 pub use output::{Output, Sink};

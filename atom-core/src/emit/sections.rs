@@ -12,6 +12,10 @@ use crate::layout::Placed;
 
 use super::debug::{self, DebugSection};
 use super::output::Output;
+use super::tables::{
+    LOADED, LOADED_CODE, LOADED_DATA, NewSection, SH_ADDR, SH_FLAGS, SH_TYPE, SYMBOL, Symbols,
+    Table, field,
+};
 use crate::unwind::write::MovedRange;
 
 /// What the tables describe.
@@ -32,30 +36,6 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Size in bytes of a section header.
-const HEADER: usize = 64;
-/// Size in bytes of a symbol.
-const SYMBOL: usize = 24;
-
-/// Offsets of fields in the ELF header.
-const E_SHOFF: usize = 40;
-const E_SHNUM: usize = 60;
-const E_SHSTRNDX: usize = 62;
-
-/// Offsets of fields in a section header.
-const SH_TYPE: usize = 4;
-const SH_FLAGS: usize = 8;
-const SH_ADDR: usize = 16;
-const SH_OFFSET: usize = 24;
-const SH_SIZE: usize = 32;
-const SH_LINK: usize = 40;
-const SH_INFO: usize = 44;
-
-/// Flags of sections that are loaded.
-const LOADED: u64 = elf::SHF_ALLOC as u64;
-const LOADED_CODE: u64 = LOADED | elf::SHF_EXECINSTR as u64;
-const LOADED_DATA: u64 = LOADED | elf::SHF_WRITE as u64;
-
 /// Appends strings, symbols and the section header table to the file.
 pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
     let Some(mut table) = Table::of(&facts.image().file) else {
@@ -65,25 +45,9 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
     move_strings(facts, &mut table);
     let (text, analysis_text) = add_sections(facts, &mut table);
     symbols(facts, &mut table, out, [text, analysis_text]);
-    for section in facts.debug {
-        let offset = out.append(8, &section.bytes[..]);
-        table.add(&NewSection {
-            name: section.name,
-            offset,
-            size: section.bytes.len() as u64,
-            align: 1,
-            ..NewSection::default()
-        });
-    }
+    table.add_debug(facts.debug, out);
     shift_sections(facts, &mut table);
-
-    let names_size = table.names.len() as u64;
-    let names_offset = out.append(1, std::mem::take(&mut table.names));
-    table.place(table.names_index, names_offset, names_size);
-    let offset = out.append(8, table.headers.concat());
-    out.change(E_SHOFF as u64, &offset.to_le_bytes());
-    let count = table.headers.len() as u16;
-    out.change(E_SHNUM as u64, &count.to_le_bytes());
+    table.append(out);
 }
 
 /// Gives other names to sections of the original that the output replaces, or that would mislead.
@@ -181,84 +145,25 @@ fn add_sections(facts: &Facts<'_>, table: &mut Table) -> (usize, usize) {
     (text, analysis_text)
 }
 
-/// A symbol table in the making: the original's symbols, and new ones behind them.
-struct Symbols {
-    bytes: Vec<u8>,
-    strings: Vec<u8>,
-    /// Indexes of the original's sections of symbols and of their names, if it has them.
-    sections: Option<(usize, usize)>,
-}
-
-impl Symbols {
-    /// The original's symbols; an empty table if there are none.
-    fn of(facts: &Facts<'_>, table: &Table) -> Self {
-        let image = facts.image();
-        let contents = |i: usize| {
-            let (offset, size) = table.range(i);
-            let bytes = image.file.get(offset..offset.saturating_add(size));
-            bytes.unwrap_or_default().to_vec()
-        };
-        let index = image
-            .sections
-            .iter()
-            .position(|s| s.kind == elf::SHT_SYMTAB);
-        match index.map(|i| (i, table.link(i))) {
-            Some((i, link)) if link < image.sections.len() => Self {
-                bytes: contents(i),
-                strings: contents(link),
-                sections: Some((i, link)),
-            },
-            _ => Self {
-                bytes: vec![0; SYMBOL],
-                strings: vec![0],
-                sections: None,
-            },
-        }
-    }
-
-    /// Adds a function.
-    fn add(&mut self, name: &str, address: u64, size: u64, section: usize) {
-        self.bytes.extend((self.strings.len() as u32).to_le_bytes());
-        // A global function: local symbols would have to precede all others.
-        self.bytes.push((elf::STB_GLOBAL << 4) | elf::STT_FUNC);
-        self.bytes.push(0);
-        self.bytes.extend((section as u16).to_le_bytes());
-        self.bytes.extend(address.to_le_bytes());
-        self.bytes.extend(size.to_le_bytes());
-        self.strings.extend(name.as_bytes());
-        self.strings.push(0);
-    }
-
-    /// Appends the tables, and points the sections to them.
-    fn append(self, table: &mut Table, out: &mut Output<'_>) {
-        let (size, strings_size) = (self.bytes.len() as u64, self.strings.len() as u64);
-        let offset = out.append(8, self.bytes);
-        let strings_offset = out.append(1, self.strings);
-        if let Some((symbols, strings)) = self.sections {
-            table.place(symbols, offset, size);
-            table.place(strings, strings_offset, strings_size);
-            return;
-        }
-        let strings = table.add(&NewSection {
-            name: ".strtab",
-            kind: elf::SHT_STRTAB,
-            offset: strings_offset,
-            size: strings_size,
-            align: 1,
-            ..NewSection::default()
-        });
-        let symbols = table.add(&NewSection {
-            name: ".symtab",
-            kind: elf::SHT_SYMTAB,
-            offset,
-            size,
-            align: 8,
-            entry_size: SYMBOL as u64,
-            ..NewSection::default()
-        });
-        let header = &mut table.headers[symbols];
-        header[SH_LINK..SH_LINK + 4].copy_from_slice(&(strings as u32).to_le_bytes());
-        header[SH_INFO..SH_INFO + 4].copy_from_slice(&1u32.to_le_bytes());
+/// The original's symbols; an empty table if there are none.
+fn original_symbols(facts: &Facts<'_>, table: &Table) -> Symbols {
+    let image = facts.image();
+    let contents = |i: usize| {
+        let (offset, size) = table.range(i);
+        let bytes = image.file.get(offset..offset.saturating_add(size));
+        bytes.unwrap_or_default().to_vec()
+    };
+    let index = image
+        .sections
+        .iter()
+        .position(|s| s.kind == elf::SHT_SYMTAB);
+    match index.map(|i| (i, table.link(i))) {
+        Some((i, link)) if link < image.sections.len() => Symbols {
+            bytes: contents(i),
+            strings: contents(link),
+            sections: Some((i, link)),
+        },
+        _ => Symbols::new(),
     }
 }
 
@@ -271,7 +176,7 @@ fn symbols<'a>(
     [text, analysis_text]: [usize; 2],
 ) {
     let (cfg, layout) = (&facts.placed.object.cfg, &facts.placed.layout);
-    let mut symbols = Symbols::of(facts, table);
+    let mut symbols = original_symbols(facts, table);
     let before = symbols.bytes.len();
     let moved = layout.moved_ranges(cfg);
     rename_old(&mut symbols.bytes, &mut symbols.strings, &moved);
@@ -282,12 +187,7 @@ fn symbols<'a>(
         }
     }
     if let Some(analysis) = facts.placed.analysis {
-        let is_code = |address| address < analysis.data_start;
-        let functions = analysis.symbols.iter();
-        for symbol in functions.filter(|s| s.is_function && is_code(s.address)) {
-            let address = facts.placed.placement.analysis + symbol.address;
-            symbols.add(&symbol.name, address, symbol.size, analysis_text);
-        }
+        symbols.add_analysis(analysis, facts.placed.placement.analysis, analysis_text);
     }
     if symbols.bytes.len() == before && layout.region.shift == 0 {
         return;
@@ -348,122 +248,5 @@ fn shift_symbols(symbols: &mut [u8], shift: u64) {
             let address = field(symbol, 8).wrapping_add(shift);
             symbol[8..16].copy_from_slice(&address.to_le_bytes());
         }
-    }
-}
-
-fn field(header: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"))
-}
-
-/// A section to be added.
-struct NewSection<'n> {
-    name: &'n str,
-    kind: u32,
-    flags: u64,
-    address: u64,
-    offset: u64,
-    size: u64,
-    align: u64,
-    entry_size: u64,
-}
-
-impl Default for NewSection<'_> {
-    fn default() -> Self {
-        Self {
-            name: "",
-            kind: elf::SHT_PROGBITS,
-            flags: 0,
-            address: 0,
-            offset: 0,
-            size: 0,
-            align: 16,
-            entry_size: 0,
-        }
-    }
-}
-
-/// The section header table in the making.
-struct Table {
-    headers: Vec<Vec<u8>>,
-    /// Contents of the section of section names.
-    names: Vec<u8>,
-    /// Index of that section.
-    names_index: usize,
-}
-
-impl Table {
-    /// The original's table; `None` if it has none with names.
-    fn of(file: &[u8]) -> Option<Self> {
-        let short = |at: usize| usize::from(u16::from_le_bytes([file[at], file[at + 1]]));
-        let offset = field(file, E_SHOFF) as usize;
-        let (count, names_index) = (short(E_SHNUM), short(E_SHSTRNDX));
-        let headers = file.get(offset..offset + count * HEADER)?;
-        let headers: Vec<_> = headers.chunks_exact(HEADER).map(<[u8]>::to_vec).collect();
-        let mut table = Self {
-            headers,
-            names: Vec::new(),
-            names_index,
-        };
-        table.headers.get(names_index)?;
-        let (offset, size) = table.range(names_index);
-        table.names = file.get(offset..offset.saturating_add(size))?.to_vec();
-        Some(table)
-    }
-
-    /// Offset and size of a section's contents in the original file.
-    fn range(&self, index: usize) -> (usize, usize) {
-        let header = &self.headers[index];
-        (
-            field(header, SH_OFFSET) as usize,
-            field(header, SH_SIZE) as usize,
-        )
-    }
-
-    /// Index of the section that a section refers to.
-    fn link(&self, index: usize) -> usize {
-        let bytes = &self.headers[index][SH_LINK..SH_LINK + 4];
-        u32::from_le_bytes(bytes.try_into().expect("four bytes")) as usize
-    }
-
-    /// Sets where a section's contents are in the output.
-    fn place(&mut self, index: usize, offset: u64, size: u64) {
-        let header = &mut self.headers[index];
-        header[SH_OFFSET..SH_OFFSET + 8].copy_from_slice(&offset.to_le_bytes());
-        header[SH_SIZE..SH_SIZE + 8].copy_from_slice(&size.to_le_bytes());
-    }
-
-    fn name(&mut self, name: &str) -> u32 {
-        let at = self.names.len() as u32;
-        self.names.extend(name.as_bytes());
-        self.names.push(0);
-        at
-    }
-
-    fn rename(&mut self, index: usize, name: &str) {
-        let at = self.name(name);
-        if let Some(header) = self.headers.get_mut(index) {
-            header[..4].copy_from_slice(&at.to_le_bytes());
-        }
-    }
-
-    /// Adds a section, and yields its index.
-    fn add(&mut self, section: &NewSection<'_>) -> usize {
-        let mut header = Vec::with_capacity(HEADER);
-        header.extend(self.name(section.name).to_le_bytes());
-        header.extend(section.kind.to_le_bytes());
-        for field in [
-            section.flags,
-            section.address,
-            section.offset,
-            section.size,
-            // Link and info.
-            0,
-            section.align,
-            section.entry_size,
-        ] {
-            header.extend(field.to_le_bytes());
-        }
-        self.headers.push(header);
-        self.headers.len() - 1
     }
 }

@@ -21,7 +21,7 @@ mod map;
 mod unit;
 mod write;
 
-pub use write::{DebugSection, build};
+pub use write::{DebugSection, build, build_analysis};
 
 /// True for sections that tell about the original's text only: without debug
 /// information made for the output they would mislead a debugger, which could

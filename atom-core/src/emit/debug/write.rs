@@ -7,6 +7,7 @@ use super::input::Input;
 use super::lines::Lines;
 use super::map::{CodeMap, Moved, Piece, Slid};
 use super::unit::{self, Bases, Source, Target, Unit};
+use crate::analysis::AnalysisImage;
 use crate::image::debug::DebugFile;
 use crate::layout::Placed;
 
@@ -58,12 +59,17 @@ pub fn build(placed: &Placed<'_>) -> Vec<DebugSection> {
         }
     }
     if let Some(analysis) = placed.analysis {
-        let bytes = std::fs::read(&analysis.file).unwrap_or_default();
-        if let Some(input) = Input::read(&bytes) {
-            let base = placed.placement.analysis.wrapping_add(layout.region.shift);
-            out.add(&input, &Slid { analysis, base });
-        }
+        let base = placed.placement.analysis.wrapping_add(layout.region.shift);
+        out.add_analysis(analysis, base);
     }
+    out.finish()
+}
+
+/// Makes the debug sections of a tool alone, if its file has debug information. `base` is the address at
+/// which the tool's address 0 lies.
+pub fn build_analysis(analysis: &AnalysisImage, base: u64) -> Vec<DebugSection> {
+    let mut out = Out::default();
+    out.add_analysis(analysis, base);
     out.finish()
 }
 
@@ -90,6 +96,13 @@ fn units(data: &[u8]) -> Vec<(usize, usize)> {
 }
 
 impl Out {
+    fn add_analysis(&mut self, analysis: &AnalysisImage, base: u64) {
+        let bytes = std::fs::read(&analysis.file).unwrap_or_default();
+        if let Some(input) = Input::read(&bytes) {
+            self.add(&input, &Slid { analysis, base });
+        }
+    }
+
     fn add(&mut self, input: &Input<'_>, map: &dyn CodeMap) {
         let bases = Bases {
             abbrev: self.abbrev.len() as u64,

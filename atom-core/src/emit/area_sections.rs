@@ -1,0 +1,108 @@
+//! The headers of the area's file, so that gdb, perf and objdump see the analysis routines of a whole process.
+//!
+//! Nothing at run time needs them: the program interpreter maps the file's two parts by their offsets. The
+//! file begins with the tool's own ELF header, as the tool's read-only part does. Here the header becomes
+//! the header of an executable file at fixed addresses (`ET_EXEC`), whose program headers, sections and
+//! symbols lie behind the last part, where no process maps them.
+
+use object::elf;
+
+use crate::PAGE;
+use crate::analysis::AnalysisImage;
+use crate::layout::Area;
+
+use super::area::file_offset;
+use super::debug::DebugSection;
+use super::output::Output;
+use super::tables::{LOADED, LOADED_CODE, LOADED_DATA, NewSection, Symbols, Table};
+
+/// Offsets of fields in the ELF header.
+const E_TYPE: u64 = 16;
+const E_ENTRY: u64 = 24;
+const E_PHOFF: u64 = 32;
+const E_PHNUM: u64 = 56;
+
+/// Appends program headers, symbols, debug information and section headers to the area's file, and ends it.
+pub fn append<'a>(
+    area: &Area,
+    analysis: &'a AnalysisImage,
+    debug: &'a [DebugSection],
+    out: &mut Output<'a>,
+) {
+    if analysis.text.starts_with(&elf::ELFMAG) {
+        headers(area, analysis, debug, out);
+    }
+    out.close();
+}
+
+fn headers<'a>(
+    area: &Area,
+    analysis: &'a AnalysisImage,
+    debug: &'a [DebugSection],
+    out: &mut Output<'a>,
+) {
+    out.change(E_TYPE, &elf::ET_EXEC.to_le_bytes());
+    out.change(E_ENTRY, &0u64.to_le_bytes());
+    let segments = [
+        segment(elf::PF_X, 0, area.start..area.rw),
+        segment(elf::PF_W, file_offset(area), area.rw..area.end),
+    ];
+    let count = segments.len() as u16;
+    // A page of the area must not show them.
+    let offset = out.append(PAGE, segments.concat());
+    out.change(E_PHOFF, &offset.to_le_bytes());
+    out.change(E_PHNUM, &count.to_le_bytes());
+
+    let mut table = Table::new();
+    let code = add_sections(area, analysis, &mut table);
+    let mut symbols = Symbols::new();
+    symbols.add_analysis(analysis, area.start, code);
+    symbols.append(&mut table, out);
+    table.add_debug(debug, out);
+    table.append(out);
+}
+
+/// A program header (`PT_LOAD`). `flags` are given beside `PF_R`.
+fn segment(flags: u32, offset: u64, addresses: std::ops::Range<u64>) -> Vec<u8> {
+    let size = addresses.end - addresses.start;
+    let words = [offset, addresses.start, addresses.start, size, size, PAGE];
+    let head = [elf::PT_LOAD, elf::PF_R | flags];
+    let head = head.iter().flat_map(|word| word.to_le_bytes());
+    let words = words.iter().flat_map(|word| word.to_le_bytes());
+    head.chain(words).collect()
+}
+
+/// Adds the sections of what is mapped; returns the index of the tool's code.
+fn add_sections(area: &Area, analysis: &AnalysisImage, table: &mut Table) -> usize {
+    let start = analysis.code.iter().map(|c| c.start).min().unwrap_or(0);
+    let end = analysis.code.iter().map(|c| c.end).max().unwrap_or(0);
+    let code = table.add(&NewSection {
+        name: ".text.analysis",
+        flags: LOADED_CODE,
+        address: area.start + start,
+        offset: start,
+        size: end - start,
+        ..NewSection::default()
+    });
+    let unwind = &analysis.eh_frame;
+    if !unwind.is_empty() {
+        table.add(&NewSection {
+            name: ".eh_frame",
+            flags: LOADED,
+            address: area.start + unwind.start,
+            offset: unwind.start,
+            size: unwind.end - unwind.start,
+            align: 8,
+            ..NewSection::default()
+        });
+    }
+    table.add(&NewSection {
+        name: ".data.analysis",
+        flags: LOADED_DATA,
+        address: area.rw,
+        offset: file_offset(area),
+        size: area.end - area.rw,
+        ..NewSection::default()
+    });
+    code
+}
