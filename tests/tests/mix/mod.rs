@@ -135,10 +135,12 @@ fn mnemonics(program: &Path) -> BTreeMap<u64, String> {
     let line = |line: &str| {
         let (address, inst) = line.split_once(":\t")?;
         let address = key(&format!("0x{}", address.trim()))?;
-        // Prefixes stand in front.
-        let mut words = inst
-            .split_whitespace()
-            .filter(|w| !["rep", "repz", "bnd", "cs", "lock"].contains(w));
+        // Prefixes stand in front. Which of them a run meets depends on the processor: libgcc asks for its model.
+        let prefixes = [
+            "rep", "repz", "repnz", "bnd", "notrack", "lock", "cs", "ds", "es", "ss", "fs", "gs",
+            "data16", "addr32",
+        ];
+        let mut words = inst.split_whitespace().filter(|w| !prefixes.contains(w));
         Some((address, words.next()?.to_owned()))
     };
     text.lines().filter_map(line).collect()
