@@ -500,6 +500,48 @@ fn stripped_tools() {
     );
 }
 
+/// A unit of which a part stays where it was, while the rest moves, is known as a whole.
+#[test]
+fn units_may_move_in_part() {
+    let folder = Folder::new();
+    let hello = tool("hello_tool");
+    let kinds = [
+        ("gcc", &["-g", "-O0"][..]),
+        ("gcc", &["-g", "-O2"]),
+        ("gcc", &["-gdwarf-2", "-O1"]),
+        ("gcc", &["-gdwarf-4", "-O2", "-no-pie"]),
+        ("clang", &["-gdwarf-4", "-O1"]),
+        ("clang", &["-gdwarf-5", "-O1"]),
+    ];
+    for (compiler, flags) in kinds {
+        if !compile(&folder, compiler, "app", PROGRAM, flags) {
+            assert_eq!(compiler, "clang", "{flags:?}");
+            continue;
+        }
+        folder.atom_ok(&["app", &hello, "-g", "--only", "leaf", "-o", "out"]);
+        let commands = [
+            "break app.c:4",
+            "run",
+            "bt",
+            "up",
+            "info locals",
+            "info scope main",
+            "list main",
+            "kill",
+        ];
+        let text = gdb(&folder, "out", &commands);
+        assert!(!text.contains("Internal error"), "{flags:?}: {text}");
+        let frames = frames(&text);
+        assert!(frames[0].starts_with("leaf (n="), "{flags:?}: {text}");
+        assert!(
+            frames[1].starts_with("middle (n=4) at app.c:10"),
+            "{flags:?}: {text}"
+        );
+        assert!(frames[2].starts_with("main ("), "{flags:?}: {text}");
+        assert!(text.contains("sum = "), "{flags:?}: {text}");
+    }
+}
+
 /// In a whole process the tool's code lies in a file of its own, the area's, which gdb is told of.
 #[test]
 fn a_whole_process_is_seen_with_its_analysis_routines() {
@@ -534,6 +576,7 @@ fn a_whole_process_is_seen_with_its_analysis_routines() {
         );
         let line = &frames[call.expect("just seen")];
         assert!(line.ends_with("hello-tool/src/lib.rs:8"), "{text}");
+        assert!(!text.contains("Internal error"), "{text}");
     }
 }
 

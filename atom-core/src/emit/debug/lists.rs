@@ -138,6 +138,15 @@ impl Lists {
         Some(new)
     }
 
+    /// Adds a list of ranges; returns its offset in `bytes`.
+    pub fn of_pieces(&mut self, unit: &Context, pieces: &[Piece]) -> u64 {
+        self.header(unit, 0);
+        let new = self.bytes.len() as u64;
+        self.write_ranges(pieces, unit);
+        self.end(unit);
+        new
+    }
+
     /// The ranges of a list in the original.
     pub fn ranges(
         &self,
@@ -255,10 +264,8 @@ impl Lists {
 
     fn write(&mut self, list: &List, data: &[u8], unit: &Context, map: &dyn CodeMap) -> Option<()> {
         let is_new = unit.version >= 5;
-        if !is_new {
-            // From here on addresses are absolute.
-            self.bytes.extend(u64::MAX.to_le_bytes());
-            self.bytes.extend([0; 8]);
+        if self.kind == ListKind::Locations {
+            self.absolute(unit);
         }
         let mut pieces: Vec<Piece> = Vec::new();
         for entry in &list.entries {
@@ -276,19 +283,37 @@ impl Lists {
             }
         }
         if self.kind == ListKind::Ranges {
-            for piece in &pieces {
-                self.range(piece, is_new);
-            }
+            self.write_ranges(&pieces, unit);
         }
         if let Some(default) = &list.default {
             self.bytes.push(5);
             self.expression(default.clone(), data, unit, map)?;
         }
-        match is_new {
-            true => self.bytes.push(0),
-            false => self.bytes.extend([0; 16]),
-        }
+        self.end(unit);
         Some(())
+    }
+
+    fn write_ranges(&mut self, pieces: &[Piece], unit: &Context) {
+        self.absolute(unit);
+        for piece in pieces {
+            self.range(piece, unit.version >= 5);
+        }
+    }
+
+    /// Says up to DWARF 4 that addresses are absolute from here on.
+    fn absolute(&mut self, unit: &Context) {
+        if unit.version < 5 {
+            self.bytes.extend(u64::MAX.to_le_bytes());
+            self.bytes.extend([0; 8]);
+        }
+    }
+
+    /// Ends a list.
+    fn end(&mut self, unit: &Context) {
+        match unit.version {
+            5.. => self.bytes.push(0),
+            _ => self.bytes.extend([0; 16]),
+        }
     }
 
     fn range(&mut self, piece: &Piece, is_new: bool) {

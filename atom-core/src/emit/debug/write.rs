@@ -1,5 +1,7 @@
 //! The debug sections of the output, put together from the program's and the tool's.
 
+use std::collections::HashMap;
+
 use rayon::prelude::*;
 
 use super::bytes::{Cursor, patch};
@@ -38,6 +40,9 @@ struct Out {
     str: Vec<u8>,
     str_offsets: Vec<u8>,
     types: Vec<u8>,
+    /// Offsets of changed tables of abbreviations: by the offset that the original's table has in the output,
+    /// and by the code of the changed entry.
+    changed: HashMap<(u64, u64), u64>,
 }
 
 /// Makes the debug sections of the program, if it or a separate file has debug information, and of
@@ -168,6 +173,16 @@ impl Out {
         locations.extend(&unit.locations.bytes);
         if let Some(at) = unit.macros {
             self.macro_lines(at, source);
+        }
+        if let Some(table) = unit.abbreviations {
+            let key = (source.bases.abbrev + table.of.0, table.of.1);
+            let offset = *self.changed.entry(key).or_insert_with(|| {
+                let offset = self.abbrev.len() as u64;
+                self.abbrev.extend(table.bytes);
+                offset
+            });
+            let (at, size) = table.place;
+            patch(&mut unit.bytes, at, size, offset);
         }
         if is_types {
             self.types.extend(&unit.bytes);

@@ -4,7 +4,7 @@ use gimli::constants::*;
 
 use super::super::bytes::{Cursor, patch};
 use super::super::map::hull;
-use super::{Entry, Field, Fixup, Target, Walker};
+use super::{Abbreviations, Entry, Field, Fixup, Target, Walker, with_ranges};
 
 impl Walker<'_, '_> {
     /// The original address in a field.
@@ -47,6 +47,43 @@ impl Walker<'_, '_> {
         }
         self.unit.covers = covers;
         Some(())
+    }
+
+    /// Gives the first entry a list of ranges if the unit was one range and some of its code stays while the
+    /// rest moves. The list's offset takes the place of `high_pc`, so the entry needs an abbreviation of its
+    /// own. `of` is the offset of the table of abbreviations and the entry's code, `place` the place of
+    /// the table's offset in the unit.
+    pub(super) fn parted(&mut self, entry: &mut Entry, of: (u64, u64), place: usize) {
+        let is_moved = |moved: bool| self.unit.covers.iter().any(|p| p.is_moved == moved);
+        let Some(high) = entry.high.filter(|_| is_moved(true) && is_moved(false)) else {
+            return;
+        };
+        let size = self.context.offset_size;
+        let offset = match (self.context.version, size) {
+            (4.., _) => DW_FORM_sec_offset,
+            (_, 4) => DW_FORM_data4,
+            _ => DW_FORM_data8,
+        };
+        let forms = [offset, DW_FORM_data4];
+        let forms = match high.len.checked_sub(size) {
+            Some(0) => &forms[..1],
+            Some(4) => &forms,
+            _ => return,
+        };
+        let table = &self.source.input.abbrev;
+        let Some(bytes) = with_ranges(table, of.0, of.1, forms) else {
+            return;
+        };
+        self.unit.abbreviations = Some(Abbreviations {
+            bytes,
+            of,
+            place: (place, size),
+        });
+        let (covers, ranges) = (&self.unit.covers, &mut self.unit.ranges);
+        let list = ranges.of_pieces(&self.context, covers);
+        patch(&mut self.unit.bytes, high.at, high.len, 0);
+        self.list_offset(Field { len: size, ..high }, Some(list), Target::Ranges);
+        entry.high = None;
     }
 
     fn ranges_offset(&self, place: Field) -> Option<u64> {

@@ -6,6 +6,9 @@ use gimli::constants::*;
 
 use super::super::bytes::Cursor;
 
+/// An attribute without a meaning, of a number that no vendor uses.
+const FILLER: DwAt = DwAt(0x2a70);
+
 /// The tag and the attributes of one kind of entry.
 pub(super) struct Abbreviation {
     pub tag: DwTag,
@@ -60,6 +63,46 @@ pub(in super::super) fn skip_form(
         _ => return None,
     };
     cursor.take(size).map(drop)
+}
+
+/// A copy of the table of abbreviations at `at` of `.debug_abbrev` in which the entry with a code has
+/// `ranges` in place of `high_pc`. `forms` are the forms of the offset of the ranges and of a number that
+/// fills the rest of `high_pc`. `None` if the entry has no `high_pc`.
+pub(super) fn with_ranges(data: &[u8], at: u64, wanted: u64, forms: &[DwForm]) -> Option<Vec<u8>> {
+    let start = usize::try_from(at).ok()?;
+    let mut cursor = Cursor::new(data, start);
+    // Start and end of the attribute.
+    let mut place = None;
+    loop {
+        let code = cursor.uleb()?;
+        if code == 0 {
+            break;
+        }
+        cursor.uleb()?;
+        cursor.u8()?;
+        loop {
+            let from = cursor.at;
+            let name = cursor.uleb()?;
+            let form = form(&mut cursor)?;
+            if form == DW_FORM_implicit_const {
+                cursor.skip_leb()?;
+            }
+            if (name, form) == (0, DW_FORM_null) {
+                break;
+            }
+            if code == wanted && name == u64::from(DW_AT_high_pc.0) {
+                place = Some(from..cursor.at);
+            }
+        }
+    }
+    let place = place?;
+    let mut copy = data[start..place.start].to_vec();
+    for (name, form) in [DW_AT_ranges, FILLER].iter().zip(forms) {
+        leb128::push(&mut copy, u64::from(name.0));
+        leb128::push(&mut copy, u64::from(form.0));
+    }
+    copy.extend(&data[place.end..cursor.at]);
+    Some(copy)
 }
 
 /// The table of abbreviations at `at` of `.debug_abbrev`, by code.

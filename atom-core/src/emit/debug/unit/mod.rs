@@ -7,7 +7,7 @@ mod form;
 use gimli::constants::*;
 
 use self::attribute::Attribute;
-use self::form::{Abbreviation, abbreviations};
+use self::form::{Abbreviation, abbreviations, with_ranges};
 pub(super) use self::form::{form, skip_form};
 use super::bytes::{Cursor, patch};
 use super::input::Input;
@@ -77,6 +77,18 @@ pub(super) struct Unit {
     pub covers: Vec<Piece>,
     /// Offset in `.debug_macro` of the unit's macros.
     pub macros: Option<u64>,
+    /// The abbreviations of the unit, if they differ from the original's.
+    pub abbreviations: Option<Abbreviations>,
+}
+
+/// A changed copy of a table of abbreviations.
+pub(super) struct Abbreviations {
+    /// The table.
+    pub bytes: Vec<u8>,
+    /// Offset of the original's table, and the code of the entry that was changed.
+    pub of: (u64, u64),
+    /// Place and size in the unit's bytes of the offset of its table.
+    pub place: (usize, usize),
 }
 
 /// Everything that a unit's conversion reads.
@@ -189,6 +201,7 @@ pub(super) fn convert(
             version,
             covers: Vec::new(),
             macros: None,
+            abbreviations: None,
         },
         rnglists_base: 0,
         is_split: false,
@@ -199,7 +212,8 @@ pub(super) fn convert(
         if code == 0 {
             continue;
         }
-        walker.entry(table.get(&code)?, &mut cursor, is_first)?;
+        let first = is_first.then_some((abbrev, code, abbrev_at - start));
+        walker.entry(table.get(&code)?, &mut cursor, first)?;
         if walker.is_split {
             return None;
         }
@@ -214,11 +228,13 @@ pub(super) fn convert(
 }
 
 impl Walker<'_, '_> {
+    /// Converts an entry. `first` belongs to the unit's first entry: offset of its table of abbreviations, its
+    /// code there, and the place of the offset in the unit.
     fn entry(
         &mut self,
         kind: &Abbreviation,
         cursor: &mut Cursor<'_>,
-        is_first: bool,
+        first: Option<(u64, u64, usize)>,
     ) -> Option<()> {
         let mut entry = Entry::default();
         for (name, form) in &kind.attributes {
@@ -236,8 +252,9 @@ impl Walker<'_, '_> {
             };
             self.attribute(attribute, &mut entry)?;
         }
-        if is_first {
+        if let Some((table, code, place)) = first {
             self.first(&entry, entry.list_bases)?;
+            self.parted(&mut entry, (table, code), place);
         }
         self.addresses(kind.tag, &entry);
         self.lists(&entry);
