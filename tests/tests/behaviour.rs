@@ -58,6 +58,7 @@ programs! {
     poppedreturn_s: "poppedreturn.S",
     preinit_c: "preinit.c",
     order_s: "order.S",
+    ownheaders_c: "ownheaders.c",
     pristine_c: "pristine.c",
     pristine_cc: "pristine.cc",
     printf_c: "printf.c",

@@ -273,6 +273,7 @@ impl<'a> Writer<'a> {
                 .map_or(0, |a| self.placement.analysis + a.facts.finish),
             libc_headers: self.placement.libc_headers,
             libc_header_count: self.libc_headers().map_or(0, |v| v.entries.len() as u32),
+            header: image.header_in_memory(),
             original_entry: entry,
             entry: self.moved(entry),
             init: image.is_lone.then(|| function(elf::DT_INIT)),

@@ -2,9 +2,11 @@
 //!
 //! The kernel tells a program where its program headers are (`AT_PHDR`,
 //! `AT_PHNUM` in the auxiliary vector, on the process stack). A static program
-//! has no other description of itself: libc finds its thread-local storage
+//! has no loader that knows more: its libc finds its thread-local storage
 //! there, the unwinder the exception tables and whose code an address is.
-//! The start-up code lets the vector point to a table made here:
+//! Some read the ELF header in memory (`__ehdr_start`) instead, for example to
+//! find their build id. The start-up code lets both point to a table made here,
+//! which has all entries of the original:
 //!
 //! - all addresses are link-time addresses of the original image, whatever the
 //!   file's headers say (see [`crate::layout::Region`]);
@@ -24,8 +26,6 @@ use object::elf;
 
 use crate::PAGE;
 use crate::image::{Image, ProgramHeader};
-
-use super::program_headers::spare_rank;
 
 /// Most bytes by which the file may grow to fill a hole: the largest usual
 /// page size of linkers.
@@ -52,16 +52,8 @@ pub fn build(
 ) -> View {
     let mut entries = image.program_headers.clone();
     if let Some(header) = eh_frame_hdr {
-        let place = (0..entries.len())
-            .find(|i| entries[*i].kind == elf::PT_GNU_EH_FRAME)
-            .or_else(|| {
-                (0..entries.len())
-                    .filter_map(|i| Some((spare_rank(image, &entries[i])?, i)))
-                    .min()
-                    .map(|spare| spare.1)
-            });
-        match place {
-            Some(i) => entries[i] = header,
+        match entries.iter_mut().find(|p| p.kind == elf::PT_GNU_EH_FRAME) {
+            Some(old) => *old = header,
             None => entries.push(header),
         }
     }

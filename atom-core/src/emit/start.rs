@@ -13,7 +13,8 @@
 //!
 //! The hook at the entry point also corrects the auxiliary vector: `AT_ENTRY`
 //! names the original entry point, and in a static program `AT_PHDR` and
-//! `AT_PHNUM` the program headers meant for libc (`libc_view`).
+//! `AT_PHNUM` the program headers meant for libc (`libc_view`). The same headers are entered into
+//! the ELF header in memory, where programs and some libcs read them (`__ehdr_start`).
 //!
 //! Rules of the ABI: at the entry point `rsp` points at argc and `rdx` may hold
 //! a function for atexit, so every register is preserved; a preinit function is
@@ -23,6 +24,9 @@ use crate::x86::assembler::code_asm::*;
 use crate::x86::assembler::{IcedError, MemoryOperand};
 use crate::x86::{Code, Instruction, Register};
 
+use object::elf::{PF_R, PF_W, PF_X};
+
+use crate::PAGE;
 use crate::error::{Error, Result};
 use crate::image::ObjectKind;
 use crate::layout::start_size;
@@ -64,6 +68,9 @@ pub struct StartFacts {
     pub libc_headers: u64,
     /// Number of program headers for libc.
     pub libc_header_count: u32,
+    /// Address of the ELF header in memory, and the flags of its segment (`p_flags`); 0 if a static program
+    /// does not map it.
+    pub header: (u64, u32),
     /// The original entry point.
     pub original_entry: u64,
     /// New address of the original entry point.
@@ -94,6 +101,7 @@ pub struct StartCode {
 /// Registers that `init` pushes, as DWARF numbers: rbx, rbp, r12.
 const SAVED_BY_INIT: [u8; 3] = [3, 6, 12];
 
+const SYS_MPROTECT: u32 = 10;
 const SYS_BRK: u32 = 12;
 const SYS_PRCTL: u32 = 157;
 const PR_SET_MM: u32 = 35;
@@ -224,6 +232,9 @@ fn begin_program(
     ];
     for r in saved {
         a.push(r)?;
+    }
+    if facts.libc_headers != 0 && facts.header.0 != 0 {
+        correct_header(a, facts)?;
     }
     a.lea(rdi, rsp + 8 * saved.len() as i32)?;
     correct_vector(a, facts)?;
@@ -380,6 +391,35 @@ fn correct_vector(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Res
     a.jmp(pairs)?;
     a.set_label(&mut end)?;
     Ok(())
+}
+
+/// Lets the ELF header in memory tell the program headers for libc. Its page is made writable for that. Where
+/// the kernel refuses, the header keeps telling the file's.
+fn correct_header(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
+    const E_PHOFF: i32 = 32;
+    const E_PHNUM: i32 = 56;
+    const PROT_READ: u32 = 1;
+    const PROT_WRITE: u32 = 2;
+    const PROT_EXEC: u32 = 4;
+    let (header, flags) = facts.header;
+    let kept = [(PF_R, PROT_READ), (PF_W, PROT_WRITE), (PF_X, PROT_EXEC)];
+    let kept = kept.iter().filter(|(flag, _)| flags & flag != 0);
+    let kept: u32 = kept.map(|(_, protection)| protection).sum();
+    let mut end = a.create_label();
+    address_of(a, Register::RDI, header)?;
+    a.mov(esi, PAGE as u32)?;
+    a.mov(edx, PROT_READ | PROT_WRITE)?;
+    a.mov(eax, SYS_MPROTECT)?;
+    a.syscall()?;
+    a.test(eax, eax)?;
+    a.jne(end)?;
+    a.mov(rax, facts.libc_headers.wrapping_sub(header))?;
+    a.mov(qword_ptr(rdi + E_PHOFF), rax)?;
+    a.mov(word_ptr(rdi + E_PHNUM), facts.libc_header_count as i32)?;
+    a.mov(edx, kept)?;
+    a.mov(eax, SYS_MPROTECT)?;
+    a.syscall()?;
+    a.set_label(&mut end)
 }
 
 /// `lea register, [rip + ...]`: the run-time address of `target`.

@@ -175,6 +175,15 @@ impl Image {
         self.kind.is_dynamic_program() || self.is_lone
     }
 
+    /// Address of the ELF header in memory, with the flags of its segment (`PF_R | PF_W | PF_X`); zeros if no
+    /// segment holds it.
+    pub fn header_in_memory(&self) -> (u64, u32) {
+        let size = size_of::<object::elf::FileHeader64<object::LittleEndian>>() as u64;
+        let holds = |s: &&Segment| s.offset == 0 && s.file_size >= size;
+        let segment = self.segments.iter().find(holds);
+        segment.map_or((0, 0), |s| (s.address, s.flags))
+    }
+
     /// `len` bytes at a virtual address, as they are in the file.
     pub fn bytes_at(&self, address: u64, len: usize) -> Option<&[u8]> {
         self.rest_at(address)?.get(..len)
