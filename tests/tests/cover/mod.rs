@@ -211,6 +211,20 @@ fn marks_see_what_counters_count() {
     assert!(built > 20, "{built} programs");
 }
 
+/// A block may follow from blocks that follow from others, at higher addresses too.
+#[test]
+fn marks_see_joins_behind_joins() {
+    let folder = folder("joins");
+    let program = compile(&folder, "joins.S", &[]);
+    let words = ["a"; 4];
+    for number in 0..=words.len() {
+        let words = &words[..number];
+        let (_, counted) = measure(&program, &folder, &["--counts"], words);
+        let (_, marked) = measure(&program, &folder, &[], words);
+        assert_eq!(blocks(&marked), blocks(&counted), "with {number} words");
+    }
+}
+
 /// A tracefile in which all counts are at most 1.
 fn ones(info: &str) -> Vec<String> {
     let one = |line: &str| {
