@@ -225,6 +225,45 @@ fn marks_see_joins_behind_joins() {
     }
 }
 
+/// Without counts 1 stands for any number, also where a file's code is there more than once.
+#[test]
+fn marks_of_code_that_is_there_twice_are_one() {
+    let folder = folder("twice");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/twice.c");
+    let gcc = |words: &[&str]| ok(Command::new("gcc").args(words).arg(&source), &folder);
+    gcc(&["-g", "-O0", "-fPIC", "-shared", "-o", "libother.so"]);
+    gcc(&["-g", "-O0", "-c", "-o", "other.o"]);
+    gcc(&["-g", "-O0", "-DMAIN", "-o", "one", "other.o"]);
+    let path = "-Wl,--no-as-needed,-rpath,$ORIGIN";
+    gcc(&["-g", "-O0", "-DMAIN", "-o", "two", path, "libother.so"]);
+    for program in ["one", "two"] {
+        for (options, entries, second) in [(&["--counts"][..], 2, 2), (&[], 1, 1)] {
+            let tool = ["--lcov", "c.info", "--output", "c.out"].map(str::to_owned);
+            let tool = tool
+                .into_iter()
+                .chain(options.iter().map(|o| o.to_string()));
+            let job = Job::Tool("cover".into(), tool.collect());
+            let rewritten = folder.join("rewritten");
+            let job = Job::Whole(Box::new(job), vec![]);
+            atom::instrument(&folder.join(program), &rewritten, &job, true).unwrap();
+            ok(
+                Command::new("sh").args(["-c", "./rewritten; test $? -lt 126"]),
+                &folder,
+            );
+            let mut report = Command::new(atom::command().unwrap());
+            report.args(["report", "c.profile", "--export", "lcov", "-o", "r.info"]);
+            ok(&mut report, &folder);
+            for name in ["c.info", "r.info"] {
+                let info = std::fs::read_to_string(folder.join(name)).unwrap();
+                let functions = forks::functions(&info);
+                assert_eq!(functions["shared"], entries, "{program} {options:?} {name}");
+                let lines = lines(&info, "twice.c");
+                assert_eq!((lines[&3], lines[&4], lines[&5]), (second, 0, second));
+            }
+        }
+    }
+}
+
 /// A tracefile in which all counts are at most 1.
 fn ones(info: &str) -> Vec<String> {
     let one = |line: &str| {
