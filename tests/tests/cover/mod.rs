@@ -260,6 +260,13 @@ fn marks_of_code_that_is_there_twice_are_one() {
                 let lines = lines(&info, "twice.c");
                 assert_eq!((lines[&3], lines[&4], lines[&5]), (second, 0, second));
             }
+            // Rows of several runs are put together.
+            let mut report = Command::new(atom::command().unwrap());
+            report.args(["report", "c.profile", "c.profile", "c.profile"]);
+            let rows = ok(report.args(["--table", "lines", "--csv"]), &folder);
+            let places = rows.lines().map(|row| row.split(',').nth(1).unwrap());
+            let places: Vec<&str> = places.filter(|p| p.ends_with("twice.c:3")).collect();
+            assert_eq!(places.len(), 1, "{places:?}");
         }
     }
 }
