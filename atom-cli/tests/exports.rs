@@ -93,6 +93,26 @@ fn exports_are_read_by_the_programs_that_they_are_for() {
     }
 }
 
+/// An argument may have several lines, which are not lines of the file.
+#[test]
+fn arguments_of_several_lines_are_one_line() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &["1", "a\nevents: b c\n1 2 3"]);
+    for (format, reader) in [
+        ("callgrind", "callgrind_annotate"),
+        ("cachegrind", "cg_annotate"),
+    ] {
+        let file = export(&runs, "a.profile", format);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let line = text.lines().find(|line| line.starts_with("cmd: ")).unwrap();
+        assert!(line.ends_with(" 1 a events: b c 1 2 3"), "{line}");
+        if is_there(reader) {
+            let read = read_by(&runs, reader, &[file.to_str().unwrap()]);
+            assert!(!read.contains("malformed"), "{read}");
+        }
+    }
+}
+
 /// With a profile of prof beside the costs, calls have inclusive costs.
 #[test]
 fn calls_in_callgrinds_format_have_their_costs() {

@@ -100,46 +100,46 @@ impl Coverage {
                 "<package name=\"{name}\" {rates} complexity=\"0\">\n<classes>"
             )?;
             for (path, file) in files {
-                write_class(to, path, file)?;
+                self.write_class(to, path, file)?;
             }
             writeln!(to, "</classes>\n</package>")?;
         }
         writeln!(to, "</packages>\n</coverage>")
     }
-}
 
-fn write_class(to: &mut dyn Write, path: &str, file: &File) -> io::Result<()> {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    // Names of files are relative to the source folder, which is the root.
-    let in_root = path.strip_prefix('/').unwrap_or(path);
-    writeln!(
-        to,
-        "<class name=\"{}\" filename=\"{}\" {} complexity=\"0\">\n<methods>",
-        escaped(name),
-        escaped(in_root),
-        Sums::of(file).rates()
-    )?;
-    for function in file.functions() {
-        let rate = u32::from(function.entries != 0);
+    fn write_class(&self, to: &mut dyn Write, path: &str, file: &File) -> io::Result<()> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        // Names of files are relative to the source folder, which is the root.
+        let in_root = path.strip_prefix('/').unwrap_or(path);
         writeln!(
             to,
-            "<method name=\"{}\" signature=\"\" line-rate=\"{rate}\" branch-rate=\"{rate}\" complexity=\"0\"><lines>\
-             <line number=\"{}\" hits=\"{}\"/></lines></method>",
-            escaped(&function.name),
-            function.line,
-            function.entries
+            "<class name=\"{}\" filename=\"{}\" {} complexity=\"0\">\n<methods>",
+            escaped(name),
+            escaped(in_root),
+            Sums::of(file).rates()
         )?;
-    }
-    writeln!(to, "</methods>\n<lines>")?;
-    let branches = file.branches();
-    for (line, count) in &file.lines {
-        write!(to, "<line number=\"{line}\" hits=\"{count}\"")?;
-        match branches.get(line) {
-            Some(branches) => write_conditions(to, branches)?,
-            None => writeln!(to, "/>")?,
+        for function in file.functions(self) {
+            let rate = u32::from(function.entries != 0);
+            writeln!(
+                to,
+                "<method name=\"{}\" signature=\"\" line-rate=\"{rate}\" branch-rate=\"{rate}\" complexity=\"0\"><lines>\
+             <line number=\"{}\" hits=\"{}\"/></lines></method>",
+                escaped(&function.name),
+                function.line,
+                function.entries
+            )?;
         }
+        writeln!(to, "</methods>\n<lines>")?;
+        let branches = file.branches();
+        for (line, count) in &file.lines {
+            write!(to, "<line number=\"{line}\" hits=\"{count}\"")?;
+            match branches.get(line) {
+                Some(branches) => write_conditions(to, branches)?,
+                None => writeln!(to, "/>")?,
+            }
+        }
+        writeln!(to, "</lines>\n</class>")
     }
-    writeln!(to, "</lines>\n</class>")
 }
 
 /// Completes the element of a line with its branches: the share of their ways that were gone, and each branch's.

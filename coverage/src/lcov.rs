@@ -13,7 +13,7 @@ impl Coverage {
         writeln!(to, "TN:")?;
         for (path, file) in &self.files {
             writeln!(to, "SF:{path}")?;
-            let functions = file.functions();
+            let functions = file.functions(self);
             for function in &functions {
                 writeln!(to, "FN:{},{}", function.line, function.name)?;
             }

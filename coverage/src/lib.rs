@@ -20,6 +20,18 @@ pub struct Coverage {
     pub blocks: Vec<Block>,
     /// The source files by their paths.
     pub files: BTreeMap<String, File>,
+    /// Numbers are those of executions; else 1 stands for any number.
+    pub has_counts: bool,
+}
+
+impl Coverage {
+    /// The number of executions of code that two numbers are about.
+    pub fn sum(&self, a: u64, b: u64) -> u64 {
+        match self.has_counts {
+            true => a + b,
+            false => a.max(b),
+        }
+    }
 }
 
 /// A file of code.
@@ -88,13 +100,13 @@ impl File {
         (ways().filter(|n| *n != 0).count(), ways().count())
     }
 
-    /// Its functions in the order of their lines, each name once.
-    fn functions(&self) -> Vec<Function> {
+    /// Its functions in the order of their lines, each name once. `of` has the file.
+    fn functions(&self, of: &Coverage) -> Vec<Function> {
         let mut by_name: BTreeMap<&str, Function> = BTreeMap::new();
         for function in &self.functions {
             match by_name.get_mut(&*function.name) {
                 Some(known) => {
-                    known.entries += function.entries;
+                    known.entries = of.sum(known.entries, function.entries);
                     known.line = known.line.min(function.line);
                 }
                 None => _ = by_name.insert(&function.name, function.clone()),
@@ -157,5 +169,23 @@ fn example() -> Coverage {
             },
         ],
         files: [("/src/a.c".to_owned(), file)].into(),
+        has_counts: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn functions_of_one_name_are_one() {
+        let mut coverage = crate::example();
+        let file = coverage.files.get_mut("/src/a.c").unwrap();
+        let again = file.functions.clone();
+        file.functions.extend(again);
+        for (has_counts, expected) in [(true, 2), (false, 1)] {
+            coverage.has_counts = has_counts;
+            let functions = coverage.files["/src/a.c"].functions(&coverage);
+            let found: Vec<_> = functions.iter().map(|f| (&*f.name, f.entries)).collect();
+            assert_eq!(found, [("a", expected), ("b<int>", 0)]);
+        }
     }
 }

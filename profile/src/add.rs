@@ -27,7 +27,11 @@ pub struct Adder {
 impl Adder {
     /// The sum of one profile.
     pub fn new(first: Profile) -> Self {
-        let strings = first.strings.iter().cloned().zip(0..).collect();
+        // A text may be there twice: its first index stands for it.
+        let mut strings = HashMap::new();
+        for (text, index) in first.strings.iter().zip(0..) {
+            strings.entry(text.clone()).or_insert(index);
+        }
         Self {
             sum: first,
             strings,
@@ -59,12 +63,13 @@ impl Adder {
     /// Adds a profile.
     ///
     /// # Errors
-    /// It is of another tool, or of another program unless those are wanted.
+    /// It is of another tool, or of another program unless those are wanted, or it measures something else.
     pub fn add(&mut self, other: &Profile) -> Result<()> {
         if self.sum.tool != other.tool {
             return Err(differ("tools", &self.sum.tool, &other.tool));
         }
         self.check_program(other)?;
+        self.check_measures(other)?;
         if self.files == 1 {
             self.begin();
         }
@@ -118,13 +123,38 @@ impl Adder {
         }
     }
 
+    /// A table of both must have a measure of both: options of a tool may be about what it measures.
+    fn check_measures(&self, other: &Profile) -> Result<()> {
+        for table in &other.tables {
+            let Some(known) = self.sum.tables.iter().find(|t| is_same(t, table)) else {
+                continue;
+            };
+            let names = |t: &Table| -> Vec<String> {
+                let measures = t.measures().filter(|c| c.sum != Sum::None);
+                measures.map(|c| c.name.clone()).collect()
+            };
+            let (ours, theirs) = (names(known), names(table));
+            let is_common = ours.iter().any(|name| theirs.contains(name));
+            if let (Some(a), Some(b), false) = (ours.first(), theirs.first(), is_common) {
+                return Err(differ("measures", a, b));
+            }
+        }
+        Ok(())
+    }
+
     /// Prepares the first profile for the second.
     fn begin(&mut self) {
         let can = |f: &Fact| f.sum != Sum::None || f.part.is_some() || f.kind == Type::Text;
         self.sum.facts.retain(can);
+        let objects: Vec<u32> = (0..self.sum.objects.len() as u32).collect();
+        let strings: Vec<u64> = self.sum.strings.iter().map(|s| self.strings[s]).collect();
+        let maps = Maps {
+            objects: &objects,
+            strings: &strings,
+        };
         for table in &mut self.sum.tables {
             table.columns.retain(can_be_added);
-            let rows = (0..table.rows).map(|row| (key(table, row, None), row));
+            let rows = (0..table.rows).map(|row| (key(table, row, &maps), row));
             self.rows.push(rows.collect());
         }
     }
@@ -245,13 +275,9 @@ pub fn added(rule: Sum, a: Value, b: Value) -> Value {
 }
 
 /// What identifies a row. Rows of a table without keys are told by their numbers.
-fn key(table: &Table, row: usize, maps: Option<&Maps<'_>>) -> Key {
-    let object =
-        |n: usize| maps.map_or(n as u64, |m| m.objects.get(n).copied().unwrap_or(0).into());
-    let string = |n: u64| match maps {
-        Some(maps) => maps.strings.get(n as usize).copied().unwrap_or(n),
-        None => n,
-    };
+fn key(table: &Table, row: usize, maps: &Maps<'_>) -> Key {
+    let object = |n: usize| maps.objects.get(n).copied().unwrap_or(0).into();
+    let string = |n: u64| maps.strings.get(n as usize).copied().unwrap_or(n);
     let mut words = Vec::new();
     for column in table.columns.iter().filter(|c| c.role == Role::Key) {
         let value = column.values.get(row).copied().unwrap_or_default();
@@ -284,7 +310,7 @@ fn add_rows(sum: &mut Table, known: &mut HashMap<Key, usize>, table: &Table, map
         .collect();
     for row in 0..table.rows {
         let next = sum.rows;
-        let at = *known.entry(key(table, row, Some(maps))).or_insert(next);
+        let at = *known.entry(key(table, row, maps)).or_insert(next);
         for (into, from) in sum.columns.iter_mut().zip(&columns) {
             if into.role == Role::Derived {
                 continue;
@@ -407,6 +433,35 @@ mod tests {
         assert_eq!(fact("all"), Some(Value::Integer(8)));
         assert_eq!(fact("%"), Some(Value::Float(100.0)));
         assert_eq!(fact("median"), None);
+    }
+
+    /// Rows whose keys are texts and source lines, of a profile in which a text is there twice.
+    #[test]
+    fn a_text_may_be_there_twice() {
+        let table = "{\"name\":\"x\",\"by\":\"line\",\"rows\":2,\"columns\":[
+            {\"name\":\"n\",\"type\":\"count\",\"role\":\"measure\",\"sum\":\"add\",\"values\":[5,7]},
+            {\"name\":\"line\",\"type\":\"place\",\"role\":\"key\",\"files\":[0,2],\"values\":[3,4]},
+            {\"name\":\"of\",\"type\":\"text\",\"role\":\"key\",\"values\":[1,3]}]}";
+        let one = || profile(PROGRAM, "\"a.c\",\"main\",\"a.c\",\"main\"", table);
+        let mut adder = Adder::new(one());
+        adder.add(&one()).unwrap();
+        adder.add(&one()).unwrap();
+        let sum = adder.finish();
+        let table = &sum.tables[0];
+        assert_eq!(table.rows, 2);
+        assert_eq!(table.columns[0].values, [15, 21].map(Value::Integer));
+    }
+
+    #[test]
+    fn other_measures_are_refused() {
+        let one = |name: &str| {
+            let text = table("0", "16", "0", "5", 1).replace("\"name\":\"n\"", name);
+            profile(PROGRAM, "\"main\"", &text)
+        };
+        let mut adder = Adder::new(one("\"name\":\"executions\""));
+        assert!(adder.add(&one("\"name\":\"executions\"")).is_ok());
+        assert!(adder.add(&one("\"name\":\"executed\"")).is_err());
+        assert_eq!(adder.files(), 2);
     }
 
     #[test]

@@ -129,6 +129,56 @@ fn processes_at_once_lose_nothing() {
     }
 }
 
+/// Moves a file of its own out of the way in the middle of its run, as another process does that begins to write one of
+/// the same name, which is there then.
+const MOVED: &str = "#include <stdio.h>\n#include <unistd.h>\n\
+    static void work(void) { for (volatile int i = 0; i < 300000; i++); }\n\
+    int main(int n, char **words) {\n\
+    char number[4096];\n\
+    for (int i = 0; i < 40 && access(words[1], F_OK); i++) work();\n\
+    sprintf(number, \"%s.1\", words[1]);\n\
+    if (rename(words[1], number)) return 1;\n\
+    FILE *other = fopen(words[1], \"w\");\n\
+    fputs(\"another's\\n\", other);\n\
+    fclose(other);\n\
+    for (int i = 0; i < 40; i++) work();\n\
+    return 0; }\n";
+
+/// A tool that writes while the program runs goes on with its own file when another process has taken the name.
+#[test]
+fn files_of_processes_at_once_are_not_mixed() {
+    let place = fresh("mixed");
+    let (source, program) = (place.join("p.c"), place.join("p"));
+    fs::write(&source, MOVED).unwrap();
+    let mut gcc = Command::new("gcc");
+    let made = gcc.arg("-O1").arg(source).arg("-o").arg(&program).status();
+    assert!(made.unwrap().success());
+    let folder = place.join("work");
+    let bbv: &[&str] = &["--interval", "100", "--output", "-"];
+    let memtrace: &[&str] = &[];
+    for (tool, file, options) in [
+        ("bbv", "bbv.bb", bbv),
+        ("memtrace", "memtrace.trace", memtrace),
+    ] {
+        let output = program.with_extension(tool);
+        let options = options.iter().map(|word| word.to_string()).collect();
+        atom::instrument(&program, &output, &Job::Tool(tool.into(), options), true).unwrap();
+        let ran = run(Command::new(&output).arg(file), &folder);
+        assert!(ran.status.success() && ran.stderr.is_empty(), "{ran:?}");
+        let read = |name: &str| fs::read(folder.join(name)).unwrap();
+        assert_eq!(read(file), b"another's\n", "{tool}");
+        let moved = read(&format!("{file}.1"));
+        assert!(moved.len() > 2 << 20, "{tool}: {}", moved.len());
+        if tool == "bbv" {
+            let lines = moved.split(|b| *b == b'\n').count() - 1;
+            let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+            let told = said.lines().find(|line| line.starts_with("  intervals "));
+            let told = told.unwrap().replace(',', "");
+            assert_eq!(told.split_whitespace().last(), Some(&*lines.to_string()));
+        }
+    }
+}
+
 fn atom_run(words: &[&str], program: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(atom::command().unwrap());
     command

@@ -52,7 +52,11 @@ pub(super) fn create(path: &Path) -> Result<File> {
             break;
         }
     }
-    File::create(path)
+    let file = File::create(path)?;
+    if let Ok(found) = file.metadata() {
+        remember(&found);
+    }
+    Ok(file)
 }
 
 /// Gives an older file of this name another one.
@@ -65,7 +69,7 @@ pub(super) fn make_room(path: &Path) {
 }
 
 /// Opens a file that this process has created, to write behind its end, whatever number another process
-/// has given it meanwhile.
+/// has given it meanwhile. It is an error if the file is not there any more and another one has its name.
 pub(super) fn append(path: &Path) -> Result<File> {
     let open = |path: &Path| File::options().append(true).open(path);
     let is_mine = |path: &PathBuf| symlink_metadata(path).is_ok_and(|found| is_own(&found));
@@ -73,7 +77,12 @@ pub(super) fn append(path: &Path) -> Result<File> {
         return open(path);
     }
     let other = (1..=KEPT).map(|n| numbered(path, n)).find(is_mine);
-    open(other.as_deref().unwrap_or(path))
+    match other {
+        Some(other) => open(&other),
+        None if NEXT.load(Ordering::Relaxed) <= FILES => Err(ErrorKind::NotFound.into()),
+        // Not all files are remembered.
+        None => open(path),
+    }
 }
 
 /// The name of an older file: the first is the youngest.
@@ -146,7 +155,7 @@ fn rename(from: &Path, to: &Path, replaces: bool) -> Result<()> {
 }
 
 /// Number of files that are remembered.
-const FILES: usize = 16;
+const FILES: usize = 1024;
 
 /// Process number, device and inode of the files that this process has created. A forked child has
 /// another number.
@@ -165,12 +174,20 @@ fn take(file: &File) -> bool {
         if found.len() != 0 {
             return false;
         }
-        let at = NEXT.fetch_add(1, Ordering::Relaxed) % FILES;
-        for (word, value) in OWN[at].iter().zip(identity(&found)) {
-            word.store(value, Ordering::Relaxed);
-        }
+        remember(&found);
     }
     true
+}
+
+/// Notes that this process has created a file.
+fn remember(found: &Metadata) {
+    if is_own(found) {
+        return;
+    }
+    let at = NEXT.fetch_add(1, Ordering::Relaxed) % FILES;
+    for (word, value) in OWN[at].iter().zip(identity(found)) {
+        word.store(value, Ordering::Relaxed);
+    }
 }
 
 fn identity(found: &Metadata) -> [u64; 3] {
@@ -269,6 +286,10 @@ mod tests {
         fs::write(&own, "another's").unwrap();
         append(&own).unwrap().write_all(b" more").unwrap();
         assert_eq!(read(numbered(&own, 3)), "second more");
+        assert_eq!(read(own.clone()), "another's");
+        // Where it is gone, the other's file stays as it is.
+        fs::remove_file(numbered(&own, 3)).unwrap();
+        assert!(append(&own).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -85,6 +85,20 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     keep::create(path).inspect(|_| record::written(path))
 }
 
+/// Opens the file that this process has made by [`create`], to write behind its end, whatever number another process has
+/// given it meanwhile.
+///
+/// It is for tools that write while the program runs. Their files do not stay open: the program may close all descriptors,
+/// and the process that reports in place of one that was killed has none of them.
+pub fn append(template: &str) -> io::Result<File> {
+    append_file(&path(template))
+}
+
+/// As [`append`], for a path that is not a template.
+pub fn append_file(path: &Path) -> io::Result<File> {
+    keep::append(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
 /// As [`create`], for a profile: `atom run` tells how to look at it.
 pub(crate) fn create_profile(template: &str) -> io::Result<File> {
     let path = path(template);

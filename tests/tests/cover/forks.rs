@@ -9,7 +9,7 @@ use atom_tests::outcome::{Setting, plain_environment, run};
 use profile::Profile;
 
 /// Executions of functions in a tracefile.
-fn functions(info: &str) -> BTreeMap<&str, u64> {
+pub fn functions(info: &str) -> BTreeMap<&str, u64> {
     let entries = info.lines().filter_map(|line| line.strip_prefix("FNDA:"));
     entries
         .filter_map(|entry| entry.split_once(','))

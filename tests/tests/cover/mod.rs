@@ -211,6 +211,66 @@ fn marks_see_what_counters_count() {
     assert!(built > 20, "{built} programs");
 }
 
+/// A block may follow from blocks that follow from others, at higher addresses too.
+#[test]
+fn marks_see_joins_behind_joins() {
+    let folder = folder("joins");
+    let program = compile(&folder, "joins.S", &[]);
+    let words = ["a"; 4];
+    for number in 0..=words.len() {
+        let words = &words[..number];
+        let (_, counted) = measure(&program, &folder, &["--counts"], words);
+        let (_, marked) = measure(&program, &folder, &[], words);
+        assert_eq!(blocks(&marked), blocks(&counted), "with {number} words");
+    }
+}
+
+/// Without counts 1 stands for any number, also where a file's code is there more than once.
+#[test]
+fn marks_of_code_that_is_there_twice_are_one() {
+    let folder = folder("twice");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/twice.c");
+    let gcc = |words: &[&str]| ok(Command::new("gcc").args(words).arg(&source), &folder);
+    gcc(&["-g", "-O0", "-fPIC", "-shared", "-o", "libother.so"]);
+    gcc(&["-g", "-O0", "-c", "-o", "other.o"]);
+    gcc(&["-g", "-O0", "-DMAIN", "-o", "one", "other.o"]);
+    let path = "-Wl,--no-as-needed,-rpath,$ORIGIN";
+    gcc(&["-g", "-O0", "-DMAIN", "-o", "two", path, "libother.so"]);
+    for program in ["one", "two"] {
+        for (options, entries, second) in [(&["--counts"][..], 2, 2), (&[], 1, 1)] {
+            let tool = ["--lcov", "c.info", "--output", "c.out"].map(str::to_owned);
+            let tool = tool
+                .into_iter()
+                .chain(options.iter().map(|o| o.to_string()));
+            let job = Job::Tool("cover".into(), tool.collect());
+            let rewritten = folder.join("rewritten");
+            let job = Job::Whole(Box::new(job), vec![]);
+            atom::instrument(&folder.join(program), &rewritten, &job, true).unwrap();
+            ok(
+                Command::new("sh").args(["-c", "./rewritten; test $? -lt 126"]),
+                &folder,
+            );
+            let mut report = Command::new(atom::command().unwrap());
+            report.args(["report", "c.profile", "--export", "lcov", "-o", "r.info"]);
+            ok(&mut report, &folder);
+            for name in ["c.info", "r.info"] {
+                let info = std::fs::read_to_string(folder.join(name)).unwrap();
+                let functions = forks::functions(&info);
+                assert_eq!(functions["shared"], entries, "{program} {options:?} {name}");
+                let lines = lines(&info, "twice.c");
+                assert_eq!((lines[&3], lines[&4], lines[&5]), (second, 0, second));
+            }
+            // Rows of several runs are put together.
+            let mut report = Command::new(atom::command().unwrap());
+            report.args(["report", "c.profile", "c.profile", "c.profile"]);
+            let rows = ok(report.args(["--table", "lines", "--csv"]), &folder);
+            let places = rows.lines().map(|row| row.split(',').nth(1).unwrap());
+            let places: Vec<&str> = places.filter(|p| p.ends_with("twice.c:3")).collect();
+            assert_eq!(places.len(), 1, "{places:?}");
+        }
+    }
+}
+
 /// A tracefile in which all counts are at most 1.
 fn ones(info: &str) -> Vec<String> {
     let one = |line: &str| {

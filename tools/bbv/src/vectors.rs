@@ -5,7 +5,6 @@
 //! has a file. A forked child has its own files, and so its own [`Sink`].
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::sync::MutexGuard;
 
@@ -123,21 +122,20 @@ impl Sink {
         for (stream, thread) in self.streams.iter_mut().zip(1..) {
             stream.write(run, thread);
         }
-        self.write_blocks(run)
-            .unwrap_or_else(|error| output::cannot_write("bbv", error));
+        self.write_blocks(run);
         self.report(run, files);
     }
 
     /// Writes what the numbers of the blocks in the vectors mean.
-    fn write_blocks(&self, run: &Run) -> io::Result<()> {
-        let mut to = output::create(run.blocks_file)?;
-        writeln!(to, "id\tobject\taddress\tbytes\tinstructions\tprocedure")?;
+    fn write_blocks(&self, run: &Run) {
+        let mut text = String::from("id\tobject\taddress\tbytes\tinstructions\tprocedure\n");
         for (block, _) in self.is_executed.iter().enumerate().filter(|(_, is)| **is) {
             if let Some(line) = run.blocks.line(block, run.program) {
-                writeln!(to, "{line}")?;
+                text.push_str(&line);
+                text.push('\n');
             }
         }
-        to.flush()
+        output::write_file("bbv", run.blocks_file, |to| to.write_all(text.as_bytes()));
     }
 
     fn report(&self, run: &Run, files: Files) {
@@ -214,13 +212,16 @@ impl Stream {
         let text = self.text.as_bytes();
         if !std::mem::replace(&mut self.is_created, true) {
             let mut file = output::create(&name)?;
-            return file.write_all(text).and_then(|()| file.flush());
+            let written = file.write_all(text).and_then(|()| file.flush());
+            return written.map_err(|e| named(&name, e));
         }
-        // The file does not stay open: the program may close all descriptors, and the process that reports in place of
-        // one that was killed has none of them.
-        let path = output::path(&name);
-        let file = OpenOptions::new().append(true).open(&path);
-        file.and_then(|mut file| file.write_all(text))
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        let mut file = output::append(&name)?;
+        file.write_all(text).map_err(|e| named(&name, e))
     }
+}
+
+/// An error with the name of the file that cannot be written.
+fn named(name: &str, error: io::Error) -> io::Error {
+    let path = output::path(name);
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -5,7 +5,7 @@
 //! which are a [`PerProcess`] value.
 
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::MutexGuard;
@@ -172,7 +172,7 @@ impl Collected {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let (bytes, exists) = &self.files[number];
         let mut file = match exists {
-            true => OpenOptions::new().append(true).open(&path).map_err(named)?,
+            true => output::append_file(&path)?,
             false => {
                 fs::create_dir_all(&folder).map_err(named)?;
                 let mut file = output::create_file(&path).map_err(named)?;

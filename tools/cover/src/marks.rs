@@ -135,21 +135,7 @@ pub fn plan(proc: Proc<'_>, mut edges: Option<&mut u32>) -> Plan {
             plan.marked[i] = false;
         }
     }
-    for i in (0..count).filter(|i| !facts.entries[*i]) {
-        if !plan.marked[i] {
-            continue;
-        }
-        let before = facts.blocks[i].predecessors();
-        let leads_here = |edge: &Edge<'_>| {
-            let p = facts.place(edge.block?)?;
-            let only = next[p].as_ref().is_some_and(|next| next.len() == 1);
-            (p != i && plan.marked[p] && only).then_some(edge.block?.index() as u32)
-        };
-        let of: Option<Vec<u32>> = before.iter().map(leads_here).collect();
-        if let Some(of) = of.filter(|of| of.len() > 1) {
-            plan.rules.push((facts.blocks[i].index() as u32, of));
-        }
-    }
+    plan.rules = joins(&facts, &next, &plan.marked);
     for (joined, _) in &plan.rules {
         plan.marked[*joined as usize - facts.first] = false;
     }
@@ -157,6 +143,53 @@ pub fn plan(proc: Proc<'_>, mut edges: Option<&mut u32>) -> Plan {
     down.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
     plan.rules.extend(down.into_iter().map(|(_, rule)| rule));
     plan
+}
+
+/// The rules of joins, each behind those of the joins from which control comes to it. `next` has the blocks to which
+/// control certainly goes from each block.
+fn joins(facts: &Facts<'_>, next: &[Option<Vec<Block<'_>>>], marked: &[bool]) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
+    for i in (0..facts.blocks.len()).filter(|i| !facts.entries[*i] && marked[*i]) {
+        let before = facts.blocks[i].predecessors();
+        let leads_here = |edge: &Edge<'_>| {
+            let p = facts.place(edge.block?)?;
+            let only = next[p].as_ref().is_some_and(|next| next.len() == 1);
+            (p != i && marked[p] && only).then_some(edge.block?.index() as u32)
+        };
+        let of: Option<Vec<u32>> = before.iter().map(leads_here).collect();
+        if let Some(of) = of.filter(|of| of.len() > 1) {
+            rules.push((facts.blocks[i].index() as u32, of));
+        }
+    }
+    in_order(rules)
+}
+
+/// Puts rules of joins behind those on which they depend. Rules that depend on themselves are left out: their blocks are
+/// in a loop without an end.
+fn in_order(rules: Vec<Rule>) -> Vec<Rule> {
+    let joined: HashMap<u32, usize> = rules.iter().map(|rule| rule.0).zip(0..).collect();
+    // Control goes from a join to one block at most, so at most one rule depends on another.
+    let mut users = vec![None; rules.len()];
+    let mut missing = vec![0; rules.len()];
+    for (user, (_, of)) in rules.iter().enumerate() {
+        for rule in of.iter().filter_map(|block| joined.get(block)) {
+            users[*rule] = Some(user);
+            missing[user] += 1;
+        }
+    }
+    let mut order: Vec<usize> = (0..rules.len()).filter(|i| missing[*i] == 0).collect();
+    let mut done = 0;
+    while let Some(rule) = order.get(done).copied() {
+        done += 1;
+        if let Some(user) = users[rule] {
+            missing[user] -= 1;
+            if missing[user] == 0 {
+                order.push(user);
+            }
+        }
+    }
+    let mut rules: Vec<Option<Rule>> = rules.into_iter().map(Some).collect();
+    order.iter().filter_map(|i| rules[*i].take()).collect()
 }
 
 /// The number of blocks that dominate a block.
@@ -186,5 +219,25 @@ fn find_ways(facts: &Facts<'_>, edges: &mut u32, plan: &mut Plan) {
         };
         let ways = [Way::Taken, Way::Falling].map(seen);
         plan.ways.insert(block.index() as u32, ways);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_order;
+
+    #[test]
+    fn a_join_stands_behind_those_before_it() {
+        let rules = vec![
+            (4, vec![3, 9]),
+            (6, vec![1, 2]),
+            (9, vec![7, 8, 6]),
+            // A loop that is entered at two blocks, and never left.
+            (20, vec![18, 21]),
+            (21, vec![19, 20]),
+            (30, vec![28, 29]),
+        ];
+        let order: Vec<u32> = in_order(rules).iter().map(|rule| rule.0).collect();
+        assert_eq!(order, [6, 30, 9, 4]);
     }
 }

@@ -517,6 +517,7 @@ fn coverage(input: &Input<'_>, found: &Found<'_>, exports: Exports) -> Coverage 
             .zip(&found.block_columns[4])
             .filter_map(block)
             .collect(),
+        has_counts: kind.is_counted,
         ..Coverage::default()
     };
     for row in found.lines.all() {

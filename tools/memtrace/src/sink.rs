@@ -1,7 +1,6 @@
 //! The trace of a process: chunks in memory, which are written to the file above some size.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::sync::{MutexGuard, OnceLock};
 
@@ -190,16 +189,17 @@ impl Sink {
         if self.has_failed {
             return Ok(());
         }
+        let named = |e: io::Error| {
+            let path = output::path(self.run.file);
+            io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+        };
         if !std::mem::replace(&mut self.is_created, true) {
             let mut file = output::create(self.run.file)?;
-            return file.write_all(&self.bytes).and_then(|()| file.flush());
+            let written = file.write_all(&self.bytes).and_then(|()| file.flush());
+            return written.map_err(named);
         }
-        // The file does not stay open: the program may close all descriptors, and the process that reports in place of
-        // one that was killed has none of them.
-        let path = output::path(self.run.file);
-        let file = OpenOptions::new().append(true).open(&path);
-        file.and_then(|mut file| file.write_all(&self.bytes))
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        let mut file = output::append(self.run.file)?;
+        file.write_all(&self.bytes).map_err(named)
     }
 }
 

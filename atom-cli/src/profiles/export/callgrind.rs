@@ -21,6 +21,12 @@ fn known(text: &str) -> &str {
     if text.is_empty() { UNKNOWN } else { text }
 }
 
+/// The program with its arguments, in one line.
+fn command(profile: &Profile) -> String {
+    let words = profile.program.arguments.join(" ");
+    words.replace(char::is_control, " ")
+}
+
 /// Callgrind's format: objects, files, procedures, lines, and the calls of a profile that has arcs.
 pub fn callgrind(profile: &Profile) -> Made {
     let arcs = profile.tables.iter().find(|t| t.by == By::Arc);
@@ -35,11 +41,7 @@ pub fn callgrind(profile: &Profile) -> Made {
     let mut text = String::from("# callgrind format\nversion: 1\ncreator: atom\n");
     let pid = profile.process.pid;
     // Writing to a string does not fail.
-    let _ = writeln!(
-        text,
-        "pid: {pid}\ncmd: {}\npart: 1\n",
-        profile.program.arguments.join(" ")
-    );
+    let _ = writeln!(text, "pid: {pid}\ncmd: {}\npart: 1\n", command(profile));
     let _ = writeln!(text, "positions: line\nevents: {}", names.join(" "));
     let mut sums = vec![0u64; names.len()];
     let mut body = String::new();
@@ -192,7 +194,7 @@ pub fn cachegrind(profile: &Profile) -> Made {
     let mut text = format!(
         "desc: atom report, profile of {}\ncmd: {}\nevents: {}\n",
         profile.tool,
-        profile.program.arguments.join(" "),
+        command(profile),
         names.join(" ")
     );
     // The format has no objects: code of one file and procedure in two objects is one.

@@ -2,7 +2,7 @@
 
 use atom_core::{Error, Result};
 use coverage::{Block, Branch, Coverage, Function, Module};
-use profile::{By, Column, Profile, Role, Table, Type};
+use profile::{By, Column, Profile, Role, Sum, Table, Type};
 
 use super::super::group;
 use super::Format;
@@ -21,7 +21,11 @@ fn lines(profile: &Profile) -> Option<&Table> {
 
 /// A file of source lines.
 pub fn files(profile: &Profile, format: Format) -> Made {
-    let mut coverage = Coverage::default();
+    let adds = |table: &Table| table.measures().next().is_some_and(|c| c.sum == Sum::Add);
+    let mut coverage = Coverage {
+        has_counts: lines(profile).is_some_and(adds),
+        ..Coverage::default()
+    };
     for table in &profile.tables {
         match table.by {
             By::Line => add_lines(&mut coverage, profile, table),
@@ -86,8 +90,10 @@ fn add_lines(coverage: &mut Coverage, profile: &Profile, table: &Table) {
     for row in 0..table.rows {
         if let (Some((file, line)), Some(count)) = (place(profile, table, row), number(counts, row))
         {
+            let known = coverage.files.get(file).and_then(|f| f.lines.get(&line));
+            let count = coverage.sum(known.copied().unwrap_or(0), count);
             let file = coverage.files.entry(file.to_owned()).or_default();
-            *file.lines.entry(line).or_default() += count;
+            file.lines.insert(line, count);
         }
     }
 }
