@@ -123,7 +123,8 @@ impl Adder {
         }
     }
 
-    /// A table of both must have a measure of both: options of a tool may be about what it measures.
+    /// A table of both must have the same measures: options of a tool may be about what it measures, and a share
+    /// of what only one profile has measured would be wrong.
     fn check_measures(&self, other: &Profile) -> Result<()> {
         for table in &other.tables {
             let Some(known) = self.sum.tables.iter().find(|t| is_same(t, table)) else {
@@ -131,12 +132,13 @@ impl Adder {
             };
             let names = |t: &Table| -> Vec<String> {
                 let measures = t.measures().filter(|c| c.sum != Sum::None);
-                measures.map(|c| c.name.clone()).collect()
+                let mut names: Vec<_> = measures.map(|c| c.name.clone()).collect();
+                names.sort_unstable();
+                names
             };
             let (ours, theirs) = (names(known), names(table));
-            let is_common = ours.iter().any(|name| theirs.contains(name));
-            if let (Some(a), Some(b), false) = (ours.first(), theirs.first(), is_common) {
-                return Err(differ("measures", a, b));
+            if ours != theirs {
+                return Err(differ("measures", &ours.join(", "), &theirs.join(", ")));
             }
         }
         Ok(())
@@ -461,6 +463,9 @@ mod tests {
         let mut adder = Adder::new(one("\"name\":\"executions\""));
         assert!(adder.add(&one("\"name\":\"executions\"")).is_ok());
         assert!(adder.add(&one("\"name\":\"executed\"")).is_err());
+        let more = "\"name\":\"more\",\"type\":\"count\",\"role\":\"measure\",\"sum\":\"add\",\"values\":[5]},\
+            {\"name\":\"executions\"";
+        assert!(adder.add(&one(more)).is_err());
         assert_eq!(adder.files(), 2);
     }
 
