@@ -166,6 +166,13 @@ impl OpenCall {
             self.sp.set(0);
         }
     }
+
+    /// Where control comes back by an exception or `longjmp`, with rsp.
+    pub fn landed(&self, sp: u64) {
+        if self.sp.get() < sp {
+            self.sp.set(0);
+        }
+    }
 }
 
 #[cfg(test)]
