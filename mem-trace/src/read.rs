@@ -15,6 +15,8 @@ use crate::{
 const OBJECT_SHIFT: u32 = 32;
 /// Largest length of a chunk in bytes, also of one that was compressed.
 const MOST: u64 = 1 << 30;
+/// Largest number of repetitions: each has a byte of memory at least, below 128 TiB.
+const MOST_REPETITIONS: u64 = 1 << 47;
 /// Number of references from which on they are given back: a few instructions may make millions.
 const AT_ONCE: usize = 1 << 20;
 
@@ -461,7 +463,7 @@ fn expand(
         return Ok(true);
     }
     let (times, down) = (values[2] >> 1, values[2] & 1 != 0);
-    if times > MOST {
+    if times > MOST_REPETITIONS {
         return Err(Error::Damaged("a number of repetitions"));
     }
     let times = if batch.items.is_empty() { 0 } else { times };

@@ -1,8 +1,10 @@
 //! The trace of a process: chunks in memory, which are written to the file above some size.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::{MutexGuard, OnceLock};
 
 use atom_tool::forks::PerProcess;
@@ -13,6 +15,8 @@ use crate::batches::Description;
 use crate::filter::Addresses;
 use crate::window::Windows;
 
+/// The flag of `open` with which it waits for nobody.
+const O_NONBLOCK: i32 = 0o4000;
 /// Number of bytes that are kept in memory before they are written.
 const MEMORY: usize = 256 << 10;
 
@@ -30,6 +34,8 @@ pub struct Run {
     pub descriptions: &'static [Description],
     /// To which addresses references are written; empty for all.
     pub addresses: &'static [Addresses],
+    /// True if the profile is wanted, which has the numbers of references.
+    pub has_profile: bool,
     /// When references are noted.
     pub windows: &'static Windows,
 }
@@ -59,7 +65,7 @@ impl Run {
 
     /// True if nobody reads the trace: it need not be made.
     pub fn is_nowhere(&self) -> bool {
-        self.file == "/dev/null"
+        self.file == "/dev/null" && !self.has_profile
     }
 }
 
@@ -197,10 +203,19 @@ impl Sink {
         // The file does not stay open: the program may close all descriptors, and the process that reports in place of
         // one that was killed has none of them.
         let path = output::path(self.run.file);
-        let file = OpenOptions::new().append(true).open(&path);
-        file.and_then(|mut file| file.write_all(&self.bytes))
+        append(&path)
+            .and_then(|mut file| file.write_all(&self.bytes))
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
     }
+}
+
+/// Opens a file for its next part.
+fn append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true);
+    // A named pipe without a reader is an error then; otherwise the process would wait for a reader.
+    let _is_read = options.clone().custom_flags(O_NONBLOCK).open(path)?;
+    options.open(path)
 }
 
 /// The bytes that hexadecimal digits stand for.
