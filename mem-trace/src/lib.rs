@@ -289,6 +289,7 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         assert!(Reader::new(&b"ATOMMT\x02\n"[..]).is_err());
+        assert!(matches!(Reader::new(&b""[..]), Err(Error::Magic)));
         let file = file(false);
         assert!(read(&file[..file.len() - 5]).is_err());
         // No change of a byte makes the reader panic.

@@ -226,9 +226,10 @@ impl<R: Read> Reader<R> {
     /// Begins to read a trace. Each read asks for few bytes, so `from` should have a buffer.
     pub fn new(mut from: R) -> Result<Self, Error> {
         let mut magic = [0; MAGIC.len()];
-        from.read_exact(&mut magic)?;
-        if magic != *MAGIC {
-            return Err(Error::Magic);
+        match from.read_exact(&mut magic) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
+            Ok(()) if magic == *MAGIC => {}
+            _ => return Err(Error::Magic),
         }
         Ok(Self {
             from,

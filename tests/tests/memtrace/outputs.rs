@@ -83,6 +83,26 @@ fn a_profile_has_the_numbers_without_a_trace() {
     assert!(found[0] > 3_000_000);
 }
 
+/// The reader in Python prints the same, and notices a trace that was cut.
+#[test]
+fn the_reader_in_python_agrees() {
+    let out = program(
+        "python",
+        &["--instructions", "--skip", "1000", "--window", "30000"],
+    );
+    run_in_folder(&out);
+    let file = out.with_file_name("memtrace.trace");
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/memtrace/memtrace.py");
+    let read = |file: &Path| Command::new("python3").arg(&reader).arg(file).output();
+    let Ok(found) = read(&file) else { return };
+    assert!(formats::convert(&file, "text") == found.stdout);
+    assert!(found.stdout.len() > 100_000);
+    let bytes = std::fs::read(&file).unwrap();
+    let cut = out.with_file_name("cut.trace");
+    std::fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
+    assert!(!read(&cut).unwrap().status.success());
+}
+
 /// The trace has several parts, and the pipe's reader goes after the first.
 #[test]
 fn a_pipe_without_a_reader_does_not_stop_the_program() {
