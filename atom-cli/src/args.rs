@@ -173,6 +173,9 @@ pub struct Run {
     /// The path by which the program is run
     #[arg(long, value_name = "PATH", hide = true)]
     pub named: Option<PathBuf>,
+    /// The source of the tool, which messages name
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub tool_source: Option<PathBuf>,
     /// The record that the runtime leaves for `atom run`, up to the process number
     #[arg(long, value_name = "PATH", hide = true)]
     pub record: Option<PathBuf>,

@@ -174,6 +174,9 @@ pub fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
     let Some(file) = &args.tool_file else {
         return Ok(None);
     };
+    if let Some(source) = &args.tool_source {
+        source::was_compiled(file, source);
+    }
     if !file.exists() {
         let error = Error::new("loading the tool", "there is no such file").file(file);
         return Err(find::advise_tool(file, error));

@@ -370,6 +370,36 @@ fn threads_forks_and_signals_are_followed() {
 }
 
 #[test]
+fn a_routine_at_the_end_may_exit() {
+    let folder = Folder::with_app();
+    write_tool(
+        &folder,
+        "exits",
+        "void Instrument() { AddCallProto(\"End()\"); AddCallProgram(ProgramAfter, \"End\"); }\n",
+        "static void last() { printf(\"last\\n\"); }\n\
+         void End() { FILE *file = fopen(\"exits.out\", \"a\"); atexit(last); fprintf(file, \"end\\n\"); printf(\"end\\n\"); exit(7); }\n",
+    );
+    run_ok(
+        &folder,
+        &atom("./app exits.inst.c exits.anal.c -q -o alone"),
+    );
+    for (words, ends) in [
+        ("./alone".to_owned(), 1),
+        (atom("run -q exits.inst.c exits.anal.c -- ./app"), 2),
+    ] {
+        let output = run(&folder, &words, &[]);
+        assert_eq!(output.status.code(), Some(7));
+        assert!(
+            stdout(&output).ends_with("end\nlast\n"),
+            "{}",
+            stdout(&output)
+        );
+        assert!(!stderr(&output).contains("killed"), "{}", stderr(&output));
+        assert_eq!(folder.read("exits.out"), "end\n".repeat(ends).as_bytes());
+    }
+}
+
+#[test]
 fn parts_may_be_sources_objects_and_archives() {
     let folder = Folder::with_app();
     write_tool(
@@ -591,6 +621,34 @@ fn mistakes_of_the_sources_are_told() {
             assert!(text.contains(needle), "{body}: no `{needle}` in {text}");
         }
         assert!(!folder.join("out").exists(), "{body}");
+    }
+}
+
+/// `atom run` instruments in a process of its own.
+#[test]
+fn mistakes_are_told_by_a_run() {
+    let folder = Folder::with_app();
+    write_tool(
+        &folder,
+        "null",
+        &instrument("AddCallProc(NULL, ProcBefore, \"End\");"),
+        END,
+    );
+    write_tool(
+        &folder,
+        "crash",
+        &instrument("*(volatile int *)0 = 1;"),
+        END,
+    );
+    for (name, needle) in [
+        ("null", "routine of null.inst.c: AddCallProc"),
+        ("crash", "instrumenting ended: signal: 11"),
+    ] {
+        let words = format!("run -q {name}.inst.c {name}.anal.c -- ./app");
+        let output = run(&folder, &atom(&words), &[]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(needle), "no `{needle}` in {text}");
     }
 }
 

@@ -18,7 +18,7 @@ const RETURN_AGAIN: [&str; 6] = [
 ];
 
 /// A place where a procedure goes on after procedures that it called were left without returning.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Landing<'a> {
     /// A landing pad of exceptions.
     Handler(Block<'a>),

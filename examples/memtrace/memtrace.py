@@ -119,6 +119,8 @@ def references(file):
             if byte < 0x80:
                 break
         payload = Bytes(file.read(length))
+        if len(payload.data) < length:
+            raise ValueError("the trace is damaged: it ends within a chunk")
         if kind == b"\1":
             while payload.at < length:
                 name, path, build_id = (payload.take(payload.number()) for _ in range(3))

@@ -258,6 +258,24 @@ mod tests {
     }
 
     #[test]
+    fn repetitions_may_fill_the_memory() {
+        let mut file = MAGIC.to_vec();
+        let string = [item(0x20, WRITE, 0, 0)];
+        descriptions(&mut file, &[(1, &describe(true, 3, &string))]);
+        let words = [begin(1, 3), 0, 0, (3 << 30) << 1].map(AtomicU64::new);
+        let shape = Shape {
+            values: 3,
+            references: 1,
+            is_repeated: true,
+        };
+        let mut stream = Stream::default();
+        Encoder::default().encode(&mut stream, &words, &mut |_| Some(shape));
+        chunk(&mut file, 1, &mut stream, false);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        assert!(!reader.next_chunk().unwrap().unwrap().is_empty());
+    }
+
+    #[test]
     fn places_and_objects_are_known() {
         let file = file(false);
         let mut reader = Reader::new(&file[..]).unwrap();
@@ -271,6 +289,7 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         assert!(Reader::new(&b"ATOMMT\x02\n"[..]).is_err());
+        assert!(matches!(Reader::new(&b""[..]), Err(Error::Magic)));
         let file = file(false);
         assert!(read(&file[..file.len() - 5]).is_err());
         // No change of a byte makes the reader panic.

@@ -15,6 +15,8 @@ use crate::{
 const OBJECT_SHIFT: u32 = 32;
 /// Largest length of a chunk in bytes, also of one that was compressed.
 const MOST: u64 = 1 << 30;
+/// Largest number of repetitions: each has a byte of memory at least, below 128 TiB.
+const MOST_REPETITIONS: u64 = 1 << 47;
 /// Number of references from which on they are given back: a few instructions may make millions.
 const AT_ONCE: usize = 1 << 20;
 
@@ -224,9 +226,10 @@ impl<R: Read> Reader<R> {
     /// Begins to read a trace. Each read asks for few bytes, so `from` should have a buffer.
     pub fn new(mut from: R) -> Result<Self, Error> {
         let mut magic = [0; MAGIC.len()];
-        from.read_exact(&mut magic)?;
-        if magic != *MAGIC {
-            return Err(Error::Magic);
+        match from.read_exact(&mut magic) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
+            Ok(()) if magic == *MAGIC => {}
+            _ => return Err(Error::Magic),
         }
         Ok(Self {
             from,
@@ -461,7 +464,7 @@ fn expand(
         return Ok(true);
     }
     let (times, down) = (values[2] >> 1, values[2] & 1 != 0);
-    if times > MOST {
+    if times > MOST_REPETITIONS {
         return Err(Error::Damaged("a number of repetitions"));
     }
     let times = if batch.items.is_empty() { 0 } else { times };

@@ -18,6 +18,7 @@ use atom_tests::stepper::{self, Options, Step};
 use mem_trace::{EXECUTED, READ, Reader, Reference, WRITE};
 
 mod formats;
+mod outputs;
 
 /// Name of a trace with instructions.
 const FILE: &str = "instructions.trace";

@@ -185,29 +185,31 @@ pub(crate) unsafe extern "C" fn mkfifo(path: *const c_char, mode: usize) -> isiz
 /// goes on. With any other error it would panic, which ends the application.
 const STDERR: usize = libc::STDERR_FILENO as usize;
 
-/// Functions that make one system call, whose signals the application does not get.
+/// Functions that make one system call, whose signals the application does not get. Each with the number of bytes that its
+/// arguments name.
 macro_rules! writing {
-    ($($name:ident = $number:ident;)*) => { $(
+    ($($name:ident = $number:ident, |$c:ident, $d:ident, $e:ident| $wanted:expr;)*) => { $(
         /// # Safety
         /// As C's function of this name.
-        pub(crate) unsafe extern "C" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+        pub(crate) unsafe extern "C" fn $name(a: usize, b: usize, $c: usize, $d: usize, $e: usize, f: usize) -> isize {
             // SAFETY: the caller's promise.
-            let result = without_write_signals(|| unsafe { call6(libc::$number as usize, [a, b, c, d, e, f]) });
+            let result = without_write_signals($wanted, || unsafe { call6(libc::$number as usize, [a, b, $c, $d, $e, f]) });
             check(if result < 0 && a == STDERR { -(libc::EBADF as isize) } else { result })
         }
     )* };
 }
 
 writing! {
-    write = SYS_write;
-    pwrite = SYS_pwrite64;
-    writev = SYS_writev;
-    pwritev = SYS_pwritev;
-    sendfile = SYS_sendfile;
-    truncate = SYS_truncate;
-    ftruncate = SYS_ftruncate;
-    splice = SYS_splice;
-    copy_file_range = SYS_copy_file_range;
+    write = SYS_write, |c, d, e| c;
+    pwrite = SYS_pwrite64, |c, d, e| c;
+    // The sum of the parts is not looked up.
+    writev = SYS_writev, |c, d, e| usize::MAX;
+    pwritev = SYS_pwritev, |c, d, e| usize::MAX;
+    sendfile = SYS_sendfile, |c, d, e| d;
+    truncate = SYS_truncate, |c, d, e| 0;
+    ftruncate = SYS_ftruncate, |c, d, e| 0;
+    splice = SYS_splice, |c, d, e| e;
+    copy_file_range = SYS_copy_file_range, |c, d, e| e;
 }
 
 /// Functions that make one system call and nothing else.

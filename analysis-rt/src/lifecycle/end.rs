@@ -37,7 +37,23 @@ pub fn set_flush_hook(hook: fn()) {
 pub(crate) extern "C" fn exit(code: i32) -> ! {
     // SAFETY: analysis code runs only after the start.
     unsafe { finish() };
+    let process = identity::state();
+    if let Some(process) = process.filter(|p| p.ender.load(Ordering::Acquire) == gettid()) {
+        // It is a routine at ProgramAfter: the calls behind it are not made.
+        flush();
+        process.phase.store(ENDED, Ordering::Release);
+    }
     exit_now(code)
+}
+
+/// Runs what [`set_flush_hook`] has set.
+fn flush() {
+    let flush = FLUSH.load(Ordering::Acquire);
+    if !flush.is_null() {
+        // SAFETY: only `set_flush_hook` writes it, always with a `fn()`.
+        let flush: fn() = unsafe { core::mem::transmute(flush) };
+        flush();
+    }
 }
 
 /// Runs the ProgramAfter calls and flushes, once for each process.
@@ -125,12 +141,7 @@ unsafe fn end(then: u32) {
             (info.program_after)();
         }
     }
-    let flush = FLUSH.load(Ordering::Acquire);
-    if !flush.is_null() {
-        // SAFETY: only `set_flush_hook` writes it, always with a `fn()`.
-        let flush: fn() = unsafe { core::mem::transmute(flush) };
-        flush();
-    }
+    flush();
     process.ender.store(0, Ordering::Release);
     process.phase.store(then, Ordering::Release);
 }

@@ -87,9 +87,10 @@ fn change_mask(how: i32, mask: u64) -> u64 {
 /// grows beyond its limit. The default action of both ends the process.
 const OF_WRITES: u64 = bit(libc::SIGPIPE) | bit(libc::SIGXFSZ);
 
-/// Makes a system call that writes for the tool. The signal that a failed write raises is
-/// taken back, so that the application neither dies of it nor handles it; the error stays.
-pub(crate) fn without_write_signals(call: impl FnOnce() -> isize) -> isize {
+/// Makes a system call that writes `wanted` bytes for the tool. The signal that a failed write raises is
+/// taken back, so that the application neither dies of it nor handles it; the error stays. A pipe whose reader goes in the
+/// middle of a write raises it, too: the call returns the number of bytes until then.
+pub(crate) fn without_write_signals(wanted: usize, call: impl FnOnce() -> isize) -> isize {
     let before = change_mask(libc::SIG_BLOCK, OF_WRITES);
     let mut pending = 0u64;
     // Only a signal that the application had blocked itself can be waiting already.
@@ -104,11 +105,12 @@ pub(crate) fn without_write_signals(call: impl FnOnce() -> isize) -> isize {
         };
     }
     let result = call();
-    if [libc::EPIPE, libc::EFBIG].contains(&(-result as i32)) {
+    let is_partial = usize::try_from(result).is_ok_and(|written| written < wanted);
+    if is_partial || [libc::EPIPE, libc::EFBIG].contains(&(-result as i32)) {
         let ours = OF_WRITES & !pending;
         let at_once = [0usize; 2];
         // SAFETY: the kernel reads mask and time limit. The signal is this thread's own, so it is
-        // pending by now.
+        // pending by now if there is one.
         unsafe {
             syscall!(
                 libc::SYS_rt_sigtimedwait,

@@ -245,7 +245,10 @@ pub fn names(libraries: &[PathBuf]) -> String {
     names.join(", ")
 }
 
+/// What an error says of a job that has told its reason itself.
 const JOB: &str = "instrumenting the program";
+/// What an error says of a job that did not end by itself.
+const MAKING: &str = "making the instrumented program";
 
 /// Why an entry was not made.
 enum Failure {
@@ -282,13 +285,17 @@ impl<'a> Job<'a> {
         ];
         let words = words.iter().map(|w| w.as_os_str().to_os_string());
         let choices = wish.arguments.choices.words();
-        Self {
+        let mut job = Self {
             file: &parts.file,
             words: words
                 .chain(choices.into_iter().map(OsString::from))
                 .collect(),
             tool_options: &wish.arguments.tool_options,
+        };
+        if let Some(source) = source::source_of(&wish.tool) {
+            job.path("--tool-source", source);
         }
+        job
     }
 
     /// With an option that takes a path.
@@ -303,7 +310,7 @@ impl<'a> Job<'a> {
 
     /// Runs it.
     fn run(&self, voice: Voice<'_>) -> std::result::Result<(), Failure> {
-        let fail = |reason: String| Failure::Other(Error::new(JOB, reason).file(self.file));
+        let fail = |reason: String| Failure::Other(Error::new(MAKING, reason).file(self.file));
         let command = Identity::command().map_err(Failure::Other)?;
         let mut command = Command::new(command);
         command.args(&self.words).arg("--").args(self.tool_options);

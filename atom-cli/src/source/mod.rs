@@ -53,6 +53,17 @@ pub fn text_of(error: &Error) -> String {
     }
 }
 
+/// The source of a tool that was compiled.
+pub fn source_of(tool: &Path) -> Option<&'static Path> {
+    let (library, source) = COMPILED.get()?;
+    (library == tool).then_some(source)
+}
+
+/// Notes the source of a tool that another process has compiled.
+pub fn was_compiled(library: &Path, source: &Path) {
+    let _ = COMPILED.set((library.to_path_buf(), source.to_path_buf()));
+}
+
 /// The shared object of the tool with these sources, of which those behind the first belong to a tool in C.
 pub fn compiled(source: &Path, more: &[PathBuf]) -> Result<PathBuf> {
     let library = compiled_of(source, more)?;

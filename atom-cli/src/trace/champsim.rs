@@ -38,7 +38,7 @@ pub fn write(reader: &mut Input, thread: u64, to: &mut impl Write) -> Result<(),
             let Step {
                 code, references, ..
             } = &step;
-            if code.repeated == 0 || references.is_empty() {
+            if code.repeated == 0 || references.is_empty() && step.given == 0 {
                 return Ok(to.write_all(&record(&step, references))?);
             }
             for repetition in references.chunks(code.repeated) {

@@ -93,6 +93,28 @@ fn begin(to: &mut impl Write, thread: u64) -> Result<(), Failure> {
 
 fn instruction(to: &mut impl Write, step: &Step<'_, Fixed>) -> Result<(), Failure> {
     let fixed = step.code;
+    let size = fixed.bytes.len() as u16;
+    if step.given == 0 {
+        fetch(to, step)?;
+    }
+    for (i, r) in (step.given..).zip(step.references) {
+        if fixed.repeated != 0 && i != 0 && i % fixed.repeated == 0 {
+            entry(to, kind::NO_FETCH, size, step.pc)?;
+        }
+        let len = u16::try_from(r.size).unwrap_or(u16::MAX);
+        if r.access & READ != 0 {
+            entry(to, kind::READ, len, r.address)?;
+        }
+        if r.access & WRITE != 0 {
+            entry(to, kind::WRITE, len, r.address)?;
+        }
+    }
+    Ok(())
+}
+
+/// The entries of an instruction without its references.
+fn fetch(to: &mut impl Write, step: &Step<'_, Fixed>) -> Result<(), Failure> {
+    let fixed = step.code;
     let kind = match fixed.kind {
         kind::TAKEN_JUMP if !step.is_taken => kind::UNTAKEN_JUMP,
         kind => kind,
@@ -110,21 +132,7 @@ fn instruction(to: &mut impl Write, step: &Step<'_, Fixed>) -> Result<(), Failur
     if [kind::INDIRECT_JUMP, kind::INDIRECT_CALL, kind::RETURN].contains(&kind) {
         entry(to, kind::MARKER, marker::BRANCH_TARGET, step.next)?;
     }
-    let size = fixed.bytes.len() as u16;
-    entry(to, kind, size, step.pc)?;
-    for (i, r) in step.references.iter().enumerate() {
-        if fixed.repeated != 0 && i != 0 && i % fixed.repeated == 0 {
-            entry(to, kind::NO_FETCH, size, step.pc)?;
-        }
-        let len = u16::try_from(r.size).unwrap_or(u16::MAX);
-        if r.access & READ != 0 {
-            entry(to, kind::READ, len, r.address)?;
-        }
-        if r.access & WRITE != 0 {
-            entry(to, kind::WRITE, len, r.address)?;
-        }
-    }
-    Ok(())
+    entry(to, kind, fixed.bytes.len() as u16, step.pc)
 }
 
 fn entry(to: &mut impl Write, kind: u16, size: u16, value: u64) -> Result<(), Failure> {

@@ -10,6 +10,9 @@ use mem_trace::{EXECUTED, Reference};
 use super::code::Code;
 use super::{Failure, Input};
 
+/// Number of references of a repeated instruction that are given at once: whole repetitions, which have one or two.
+const AT_ONCE: usize = 1 << 20;
+
 /// An executed instruction.
 pub struct Step<'s, C> {
     /// Its address, with the number of its object in the upper half.
@@ -20,8 +23,11 @@ pub struct Step<'s, C> {
     pub is_taken: bool,
     /// Address of the next instruction; 0 at the end.
     pub next: u64,
-    /// Its references in order. A repeated instruction has those of all repetitions.
+    /// Its references in order. A repeated instruction has those of all repetitions; with many of them it is given
+    /// several times, each time with whole repetitions.
     pub references: &'s [Reference],
+    /// Number of its references that were given before.
+    pub given: usize,
 }
 
 /// Calls `each` for each instruction of a thread. `make` says once for an instruction what is needed of it: its size, the
@@ -36,7 +42,8 @@ pub fn each<C>(
     let mut known: HashMap<u64, (Instruction, C)> = HashMap::new();
     let mut last: Option<u64> = None;
     let mut references: Vec<Reference> = Vec::new();
-    let mut step = |pc: u64, next: u64, references: &[Reference], known: &HashMap<u64, _>| {
+    let mut given = 0;
+    let mut step = |pc, next, (references, given): (&[_], _), known: &HashMap<u64, _>| {
         let (instruction, code): &(Instruction, C) = &known[&pc];
         let is_conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
         each(Step {
@@ -45,6 +52,7 @@ pub fn each<C>(
             is_taken: is_conditional && next == instruction.near_branch_target(),
             next,
             references,
+            given,
         })
     };
     while let Some(found) = reader.next_chunk()? {
@@ -54,15 +62,21 @@ pub fn each<C>(
                 // References of an instruction that was executed before the window are left out.
                 if last == Some(r.pc) {
                     references.push(r);
+                    if references.len() == AT_ONCE {
+                        step(r.pc, 0, (&references, given), &known)?;
+                        given += references.len();
+                        references.clear();
+                    }
                 } else if last.is_none() && known.is_empty() {
                     return Err(no_instructions().into());
                 }
                 continue;
             }
             if let Some(last) = last {
-                step(last, r.pc, &references, &known)?;
+                step(last, r.pc, (&references, given), &known)?;
             }
             references.clear();
+            given = 0;
             last = Some(r.pc);
             if let Entry::Vacant(new) = known.entry(r.pc) {
                 let (instruction, bytes) = code.at(r.pc, r.size)?;
@@ -72,7 +86,7 @@ pub fn each<C>(
         }
     }
     match last {
-        Some(last) => step(last, 0, &references, &known),
+        Some(last) => step(last, 0, (&references, given), &known),
         None => {
             let reason = format!("it has no instructions of thread {thread}");
             Err(Error::new("converting a trace", reason).into())

@@ -49,6 +49,8 @@ pub(super) struct Cache<'a> {
     /// Strings that were passed to the tool, each once.
     strings: RefCell<HashSet<Box<str>>>,
     by_name: OnceCell<HashMap<&'a str, Vec<ProcId>>>,
+    /// Procedures whose demangled name differs from the symbol, in the order of these names.
+    by_text: OnceCell<Vec<ProcId>>,
     sections: RefCell<HashMap<String, Rc<[u8]>>>,
     taken: OnceCell<HashSet<u64>>,
 }
@@ -64,6 +66,7 @@ impl Default for Cache<'_> {
             memory: RefCell::default(),
             strings: RefCell::default(),
             by_name: OnceCell::new(),
+            by_text: OnceCell::new(),
             sections: RefCell::default(),
             taken: OnceCell::new(),
         }
@@ -212,11 +215,18 @@ impl<'a> Session<'a> {
         // The name may be an alias or a demangled name.
         found.extend(self.named_proc(name).filter(|_| found.is_empty()));
         if found.len() <= 1 {
-            let same = |i: &usize| self.proc_name(ProcId::from_index(*i)) == name;
-            let all = (0..self.cfg.procs.len())
-                .filter(same)
-                .map(ProcId::from_index);
-            found.extend(all);
+            let text = |proc: &ProcId| self.proc_name(*proc);
+            let by_text = self.cache.by_text.get_or_init(|| {
+                let mut all: Vec<ProcId> = (0..self.cfg.procs.len())
+                    .map(ProcId::from_index)
+                    .filter(|proc| self.cfg.proc(*proc).name.as_deref() != Some(text(proc)))
+                    .collect();
+                all.sort_by_key(text);
+                all
+            });
+            let first = by_text.partition_point(|proc| text(proc) < name);
+            let same = by_text[first..].iter().take_while(|p| text(p) == name);
+            found.extend(same);
         }
         found.sort_unstable();
         found.dedup();

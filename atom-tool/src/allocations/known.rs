@@ -27,7 +27,7 @@ pub enum Allocator {
 }
 
 /// The procedures, by their symbols.
-const PROCEDURES: [(&str, Allocator); 45] = [
+const PROCEDURES: [(&str, Allocator); 51] = [
     ("malloc", Allocator::Malloc),
     ("__libc_malloc", Allocator::Malloc),
     ("__malloc", Allocator::Malloc),
@@ -65,12 +65,18 @@ const PROCEDURES: [(&str, Allocator); 45] = [
     ("_ZnamRKSt9nothrow_t", Allocator::Malloc),
     ("_ZnwmSt11align_val_t", Allocator::Malloc),
     ("_ZnamSt11align_val_t", Allocator::Malloc),
+    ("_ZnwmSt11align_val_tRKSt9nothrow_t", Allocator::Malloc),
+    ("_ZnamSt11align_val_tRKSt9nothrow_t", Allocator::Malloc),
     ("_ZdlPv", Allocator::Free),
     ("_ZdaPv", Allocator::Free),
     ("_ZdlPvm", Allocator::Free),
     ("_ZdaPvm", Allocator::Free),
     ("_ZdlPvSt11align_val_t", Allocator::Free),
     ("_ZdaPvSt11align_val_t", Allocator::Free),
+    ("_ZdlPvRKSt9nothrow_t", Allocator::Free),
+    ("_ZdaPvRKSt9nothrow_t", Allocator::Free),
+    ("_ZdlPvSt11align_val_tRKSt9nothrow_t", Allocator::Free),
+    ("_ZdaPvSt11align_val_tRKSt9nothrow_t", Allocator::Free),
     ("_ZdlPvmSt11align_val_t", Allocator::Free),
     ("_ZdaPvmSt11align_val_t", Allocator::Free),
 ];
@@ -80,6 +86,11 @@ impl Allocator {
     pub fn of(symbol: &str) -> Option<Self> {
         let known = PROCEDURES.iter().find(|(name, _)| *name == symbol);
         known.map(|(_, kind)| *kind)
+    }
+
+    /// All procedures, by their symbols.
+    pub(super) fn procedures() -> impl Iterator<Item = (&'static str, Self)> {
+        PROCEDURES.into_iter()
     }
 
     /// True for those that map and unmap memory.

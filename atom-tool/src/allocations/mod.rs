@@ -34,6 +34,11 @@
 //!     open.lose(sp);
 //! }
 //!
+//! #[analysis]
+//! fn landed(open: PerThread<OpenCall>, sp: u64) {
+//!     open.landed(sp);
+//! }
+//!
 //! fn instrument(program: &Program, args: &Args) -> Result {
 //!     let options = args.options();
 //!     let named = allocations::named(&options.values("--alloc")?, &options.values("--free")?)?;
@@ -48,6 +53,7 @@
 //!         Point::Leave(inst, block) => inst.add_call(Before, leave, (open, Reg::Rsp, block)),
 //!         Point::Left(inst) => inst.add_call(After, left, (open, Reg::Rsp, Reg::Rax)),
 //!         Point::Lose(inst) => inst.add_call(Before, lose, (open, Reg::Rsp)),
+//!         Point::Landed(landing) => landing.add_call(landed, (open, Reg::Rsp)),
 //!     });
 //!     Ok(())
 //! }
@@ -66,7 +72,7 @@ mod known;
 mod open;
 mod points;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::Result;
 use crate::handle::Proc;
@@ -75,7 +81,7 @@ use crate::program::Program;
 pub use golang::{GoPoint, GoThread, go_allocated, go_points};
 pub use known::Allocator;
 pub use open::{Call, New, OpenCall};
-pub use points::{Point, points};
+pub use points::{Point, landings, points};
 
 /// What a procedure does, and where its argument is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,19 +118,9 @@ pub fn named(alloc: &[&str], free: &[&str]) -> Result<Named> {
     Ok(named)
 }
 
-fn role(proc: Proc<'_>, named: &Named, has_mappings: bool) -> Option<Role> {
-    let symbol = proc.symbol();
-    let symbol = symbol.strip_suffix("@plt").unwrap_or(symbol);
-    let own = named.get(symbol).or_else(|| named.get(proc.name()));
-    let known = || {
-        let known = Allocator::of(symbol)?;
-        (has_mappings || !known.is_mapping()).then_some(Role::Known(known))
-    };
-    own.copied().or_else(known)
-}
-
-/// Finds the procedures that allocate and free: those with known symbols, and those that the user has named. With
-/// `has_mappings`, `mmap` and its relatives are among them. The list is empty if there are none.
+/// Finds the procedures that allocate and free: those with known symbols, and those that the user has named. A procedure is
+/// found by each of its symbols. With `has_mappings`, `mmap` and its relatives are among them. The list is empty if there
+/// are none.
 ///
 /// # Errors
 /// If the program has no procedure of a name that the user has given.
@@ -134,19 +130,30 @@ pub fn find<'a>(
     has_mappings: bool,
 ) -> Result<Vec<(Proc<'a>, Role)>> {
     let is_alone = program.objects().len() == 1;
-    let procs = program.procs().filter(|proc| proc.first_block().is_some());
-    // In a whole process stubs lead to procedures that are seen.
-    let procs = procs.filter(|proc| is_alone || !proc.is_stub());
-    let found: Vec<(Proc<'a>, Role)> = procs
-        .filter_map(|proc| Some((proc, role(proc, named, has_mappings)?)))
-        .collect();
-    for name in named.keys() {
-        let is_it = |(proc, _): &(Proc<'_>, Role)| proc.symbol() == name || proc.name() == name;
-        if !found.iter().any(is_it) {
+    let mut found: BTreeMap<usize, (Proc<'a>, Role)> = BTreeMap::new();
+    let mut add = |name: &str, role: Role| {
+        let procs = [name, &format!("{name}@plt")].map(|name| program.procs_named(name));
+        let procs = procs.into_iter().flatten();
+        // In a whole process stubs lead to procedures that are seen.
+        let procs = procs.filter(|proc| is_alone || !proc.is_stub());
+        let mut count = 0;
+        for proc in procs.filter(|proc| proc.first_block().is_some()) {
+            found.entry(proc.index()).or_insert((proc, role));
+            count += 1;
+        }
+        count
+    };
+    for (name, role) in named {
+        if add(name, *role) == 0 {
             return Err(format!("there is no procedure `{name}`").into());
         }
     }
-    Ok(found)
+    for (symbol, known) in Allocator::procedures() {
+        if has_mappings || !known.is_mapping() {
+            add(symbol, Role::Known(known));
+        }
+    }
+    Ok(found.into_values().collect())
 }
 
 /// Size of a return address on the stack.

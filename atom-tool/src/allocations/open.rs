@@ -166,6 +166,13 @@ impl OpenCall {
             self.sp.set(0);
         }
     }
+
+    /// Where control comes back by an exception or `longjmp`, with rsp.
+    pub fn landed(&self, sp: u64) {
+        if self.sp.get() < sp {
+            self.sp.set(0);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +215,13 @@ mod tests {
         assert!(open.enter(malloc, 800, [1, 0, 0]).is_some());
         assert!(open.enter(malloc, 900, [2, 0, 0]).is_some());
         assert_eq!(open.leave(900, 0x8000).map(|new| new.size), Some(2));
+        // So it is when control comes back further out; a landing inside of the call is no end of it.
+        assert!(open.enter(malloc, 900, [3, 0, 0]).is_some());
+        open.landed(850);
+        assert_eq!(open.enter(mmap, 800, [0, 4096, 3]), None);
+        open.landed(908);
+        assert!(open.enter(malloc, 800, [4, 0, 0]).is_some());
+        assert_eq!(open.leave(800, 0x9000).map(|new| new.size), Some(4));
     }
 
     #[test]

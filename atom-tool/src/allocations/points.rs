@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use super::{Allocator, Role};
 use crate::handle::{Inst, Proc};
+use crate::landings::Landing;
 use crate::program::Program;
-use crate::{Edge, EdgeKind, InstType, Reg};
+use crate::{Edge, EdgeKind, InstType, Reg, paths};
 
 /// A point at which a tool follows the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +22,9 @@ pub enum Point<'a> {
     Left(Inst<'a>),
     /// A jump out of an allocator to a place that is not known: what it allocates is not seen. Add a call before it.
     Lose(Inst<'a>),
+    /// A place where control comes back by an exception or `longjmp`, maybe out of an allocator: `operator new` throws
+    /// `bad_alloc`. Add a call there, with rsp: calls of allocators that were entered with a lower rsp have been left.
+    Landed(Landing<'a>),
 }
 
 /// Gives all points for these allocators to `each`. Those of one instruction are in their order.
@@ -31,6 +35,9 @@ pub fn points<'a>(
 ) {
     for (proc, role) in allocators {
         each(Point::Enter(*proc, *role));
+    }
+    for landing in landings(program, allocators) {
+        each(Point::Landed(landing));
     }
     let mut reached: HashSet<usize> = allocators.iter().map(|(proc, _)| proc.index()).collect();
     let mut new: Vec<(Proc<'a>, Role)> = allocators.to_vec();
@@ -58,6 +65,14 @@ pub fn points<'a>(
             each(Point::Left(last));
         }
     }
+}
+
+/// The places where control comes back by an exception or `longjmp`, maybe out of one of these allocators.
+pub fn landings<'a>(program: &Program<'a>, allocators: &[(Proc<'a>, Role)]) -> Vec<Landing<'a>> {
+    let procs: Vec<Proc<'a>> = allocators.iter().map(|(proc, _)| *proc).collect();
+    let leading = paths::leading_to(program, &procs);
+    let callers = program.procs().filter(|p| leading.contains(&p.index()));
+    callers.flat_map(|proc| proc.landings()).collect()
 }
 
 /// Takes the jump at the end of a block. Returns the procedures, or parts of procedures, to which it certainly leads.

@@ -15,12 +15,15 @@ use std::ffi::{CString, c_char, c_int, c_long, c_uint};
 use std::fs::{File, Metadata, TryLockError, symlink_metadata};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Number of older files that are kept.
 const KEPT: u32 = 9;
+
+/// The flag of `open` with which it waits for nobody.
+const O_NONBLOCK: c_int = 0o4000;
 
 /// How often a name is tried again that other processes take meanwhile.
 const ROUNDS: usize = 100;
@@ -71,7 +74,13 @@ pub(super) fn make_room(path: &Path) {
 /// Opens a file that this process has created, to write behind its end, whatever number another process
 /// has given it meanwhile. It is an error if the file is not there any more and another one has its name.
 pub(super) fn append(path: &Path) -> Result<File> {
-    let open = |path: &Path| File::options().append(true).open(path);
+    let open = |path: &Path| {
+        let mut options = File::options();
+        options.append(true);
+        // A named pipe without a reader is an error then; otherwise the process would wait for a reader.
+        let _is_read = options.clone().custom_flags(O_NONBLOCK).open(path)?;
+        options.open(path)
+    };
     let is_mine = |path: &PathBuf| symlink_metadata(path).is_ok_and(|found| is_own(&found));
     if symlink_metadata(path).is_ok_and(|found| !found.is_file() || is_own(&found)) {
         return open(path);

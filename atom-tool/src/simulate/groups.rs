@@ -108,6 +108,8 @@ impl Open {
                     Some(Reg::Rsp) => unit.min(alignment) as i64,
                     _ => unit as i64,
                 };
+                // Half a line of one byte is nothing.
+                let unit = unit.max(1);
                 low.div_euclid(unit) == (high - 1).div_euclid(unit)
             }
             _ => high - low <= unit as i64,

@@ -231,7 +231,8 @@ impl File {
     /// Opens a file. `None` with `errno`.
     pub fn open(path: &CStr, mode: &str) -> Option<*mut Self> {
         let name = path.to_string_lossy();
-        if mode.starts_with('w') && !mode.contains('+') {
+        let is_exclusive = mode.contains('x');
+        if mode.starts_with('w') && !mode.contains('+') && !is_exclusive {
             return Self::create(&name, mode);
         }
         let flags = match (mode.as_bytes().first()?, mode.contains('+')) {
@@ -239,14 +240,16 @@ impl File {
             (b'r', true) => libc::O_RDWR,
             (b'a', false) => libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND,
             (b'a', true) => libc::O_RDWR | libc::O_CREAT | libc::O_APPEND,
-            (b'w', _) => libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
+            (b'w', false) => libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
+            (b'w', true) => libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
             _ => {
                 super::set_errno(libc::EINVAL);
                 return None;
             }
         };
+        let exclusive = if is_exclusive { libc::O_EXCL } else { 0 };
         // SAFETY: a string of C.
-        let fd = unsafe { open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o666) };
+        let fd = unsafe { open(path.as_ptr(), flags | exclusive | libc::O_CLOEXEC, 0o666) };
         (fd >= 0).then(|| Self::add(Self::of(fd, mode)))
     }
 

@@ -37,9 +37,6 @@ pub struct Spec {
 /// Takes what is printed.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// The largest width and precision that Rust formats.
-const MOST: usize = u16::MAX as usize;
-
 /// Formats. Returns the number of bytes.
 ///
 /// # Safety
@@ -104,14 +101,13 @@ impl Spec {
         let (width, rest) = unsafe { number(text, list) };
         let width = width.unwrap_or(0);
         spec.is_left |= width < 0;
-        spec.width = (width.unsigned_abs() as usize).min(MOST);
+        spec.width = width.unsigned_abs() as usize;
         text = rest;
         if let Some(rest) = text.strip_prefix(b".") {
             // SAFETY: the caller's promise.
             let (precision, rest) = unsafe { number(rest, list) };
             // A negative precision is none.
             spec.precision = usize::try_from(precision.unwrap_or(0)).ok();
-            spec.precision = spec.precision.map(|p| p.min(MOST));
             text = rest;
         }
         while let Some((letter, rest)) = text.split_first() {
@@ -184,7 +180,11 @@ impl Spec {
                     };
                     self.text(text)
                 }
-                b's' if self.is_wide => self.text(self.cut(&wide(list.pointer()))),
+                b's' if self.is_wide => {
+                    let text = list.pointer();
+                    let wide = wide(text).unwrap_or_else(|| self.null().to_vec());
+                    self.text(self.cut(&wide))
+                }
                 b's' => {
                     let text = self.string(list.pointer());
                     self.text(text)
@@ -286,7 +286,7 @@ impl Spec {
     /// `text` is NULL, or can be read up to a null or to the precision.
     unsafe fn string(self, text: *const c_char) -> Vec<u8> {
         if text.is_null() {
-            return self.cut(b"(null)");
+            return self.cut(self.null());
         }
         let Some(most) = self.precision else {
             // SAFETY: the caller's promise.
@@ -295,6 +295,13 @@ impl Spec {
         // SAFETY: the caller's promise.
         let byte = |i| unsafe { text.cast::<u8>().add(i).read() };
         (0..most).map(byte).take_while(|byte| *byte != 0).collect()
+    }
+
+    /// What is printed for NULL: nothing where it has no room.
+    fn null(self) -> &'static [u8] {
+        const NULL: &[u8] = b"(null)";
+        let has_room = self.precision.is_none_or(|p| p >= NULL.len());
+        if has_room { NULL } else { b"" }
     }
 
     fn cut(self, text: &[u8]) -> Vec<u8> {
@@ -340,17 +347,17 @@ unsafe fn number<'a>(text: &'a [u8], list: &mut Arguments<'_>) -> (Option<c_int>
     (number, &text[digits..])
 }
 
-/// A string of wide characters as UTF-8.
+/// A string of wide characters as UTF-8; `None` for NULL.
 ///
 /// # Safety
 /// It is NULL or ends with a zero.
-unsafe fn wide(text: *const u32) -> Vec<u8> {
+unsafe fn wide(text: *const u32) -> Option<Vec<u8>> {
     if text.is_null() {
-        return b"(null)".to_vec();
+        return None;
     }
     // SAFETY: the caller's promise.
     let characters = (0..).map(|i| unsafe { text.add(i).read() });
     let characters = characters.take_while(|c| *c != 0);
     let text: String = characters.filter_map(char::from_u32).collect();
-    text.into_bytes()
+    Some(text.into_bytes())
 }

@@ -290,6 +290,7 @@ exports! {
     "srandom" => stdlib::srand,
     "rand_r" => stdlib::rand_r,
     "atexit" => stdlib::atexit,
+    "__cxa_atexit" => stdlib::cxa_atexit,
     "quick_exit" => stdlib::quick_exit,
     "__assert_fail" => stdlib::assert_fail,
     "__stack_chk_fail" => stdlib::stack_check_fail,

@@ -262,7 +262,6 @@ impl<'a> Spec<'a> {
                         self.width
                     };
                     let taken = input.take(wanted, |_, _| true);
-                    (taken.len() == wanted).then_some(())?;
                     self.text(taken, list, false)
                 }
                 b'n' => {
@@ -336,21 +335,23 @@ impl<'a> Spec<'a> {
                 Some(last) => matches!(last.to_ascii_lowercase(), b'e' | b'p'),
             }
         });
-        let (value, length) = float::parse(&taken);
-        for byte in taken[length..].iter().rev() {
+        let found = float::parse(&taken);
+        for byte in taken[found.length..].iter().rev() {
             input.back(*byte);
         }
-        if length == 0 {
+        if found.length == 0 {
             return None;
         }
         if !self.is_skipped {
             // SAFETY: the caller's promise.
             unsafe {
                 match self.size {
-                    4 => list.pointer::<f32>().write(value as f32),
-                    8 => list.pointer::<f64>().write(value),
+                    4 => list.pointer::<f32>().write(found.single().0),
+                    8 => list.pointer::<f64>().write(found.double().0),
                     // A `long double` of 80 bits.
-                    _ => list.pointer::<[u8; 10]>().write(to_extended(value)),
+                    _ => list
+                        .pointer::<[u8; 10]>()
+                        .write(to_extended(found.double().0)),
                 }
             }
         }

@@ -112,21 +112,37 @@ pub unsafe extern "C" fn strtoul(text: *const c_char, end: *mut *mut c_char, bas
     number.unsigned()
 }
 
-pub unsafe extern "C" fn strtod(text: *const c_char, end: *mut *mut c_char) -> f64 {
+/// Reads a floating-point number: `of` makes it of what is found, and says whether it is out of range.
+unsafe fn read_float<T>(
+    text: *const c_char,
+    end: *mut *mut c_char,
+    of: impl Fn(&float::Parsed<'_>) -> (T, bool),
+) -> T {
     unsafe {
         let all = bytes(text);
         let space = all.iter().take_while(|b| is_space(**b)).count();
-        let (value, length) = float::parse(&all[space..]);
+        let found = float::parse(&all[space..]);
         if !end.is_null() {
-            let taken = if length == 0 { 0 } else { space + length };
+            let taken = match found.length {
+                0 => 0,
+                length => space + length,
+            };
             *end = text.add(taken).cast_mut();
+        }
+        let (value, is_out_of_range) = of(&found);
+        if is_out_of_range {
+            set_errno(libc::ERANGE);
         }
         value
     }
 }
 
+pub unsafe extern "C" fn strtod(text: *const c_char, end: *mut *mut c_char) -> f64 {
+    unsafe { read_float(text, end, |found| found.double()) }
+}
+
 pub unsafe extern "C" fn strtof(text: *const c_char, end: *mut *mut c_char) -> f32 {
-    unsafe { strtod(text, end) as f32 }
+    unsafe { read_float(text, end, |found| found.single()) }
 }
 
 pub unsafe extern "C" fn atol(text: *const c_char) -> c_long {
@@ -144,6 +160,34 @@ pub unsafe extern "C" fn atof(text: *const c_char) -> f64 {
 type Compare = unsafe extern "C" fn(*const u8, *const u8) -> c_int;
 type CompareWith = unsafe extern "C" fn(*const u8, *const u8, *mut c_void) -> c_int;
 
+/// The numbers below `n`, merged from runs of 1, 2, 4 and so on. All that is asked is whether one may stand in front of
+/// another that stands behind it, as by the system's C library: functions that only tell what is larger are common, and
+/// so are ones that are no order at all, of which any result is right.
+fn merged(n: usize, may_lead: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let mut from: Vec<usize> = (0..n).collect();
+    let mut length = 1;
+    while length < n {
+        let mut to = Vec::with_capacity(n);
+        for runs in from.chunks(2 * length) {
+            let (mut first, mut second) = runs.split_at(length.min(runs.len()));
+            while let (Some(a), Some(b)) = (first.first(), second.first()) {
+                let taken = if may_lead(*a, *b) {
+                    &mut first
+                } else {
+                    &mut second
+                };
+                to.push(taken[0]);
+                *taken = &taken[1..];
+            }
+            to.extend_from_slice(first);
+            to.extend_from_slice(second);
+        }
+        from = to;
+        length *= 2;
+    }
+    from
+}
+
 /// Sorts by the elements' numbers, then moves the elements: the order of equal ones stays.
 unsafe fn sort(
     first: *mut u8,
@@ -156,9 +200,8 @@ unsafe fn sort(
     }
     // SAFETY: C's contract: `n` elements of `size` bytes.
     let copy = unsafe { std::slice::from_raw_parts(first, n * size) }.to_vec();
-    let mut order: Vec<usize> = (0..n).collect();
     let element = |i: usize| copy[i * size..].as_ptr();
-    order.sort_by(|a, b| compare(element(*a), element(*b)).cmp(&0));
+    let order = merged(n, |a, b| compare(element(a), element(b)) <= 0);
     for (to, from) in order.into_iter().enumerate() {
         unsafe {
             first
@@ -265,13 +308,19 @@ pub unsafe extern "C" fn rand_r(seed: *mut c_uint) -> c_int {
     }
 }
 
-/// Functions of `atexit`.
-static AT_EXIT: [AtomicUsize; 32] = [const { AtomicUsize::new(0) }; 32];
+/// Functions of `atexit`, each with its argument.
+static AT_EXIT: [[AtomicUsize; 2]; 32] = [const { [const { AtomicUsize::new(0) }; 2] }; 32];
 static AT_EXIT_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-pub extern "C" fn atexit(function: extern "C" fn()) -> c_int {
+/// What `atexit` calls, which the system's C library links into each shared object.
+pub extern "C" fn cxa_atexit(
+    function: extern "C" fn(*mut c_void),
+    argument: usize,
+    _object: *mut c_void,
+) -> c_int {
     match AT_EXIT.get(AT_EXIT_COUNT.fetch_add(1, Ordering::Relaxed)) {
-        Some(place) => {
+        Some([place, with]) => {
+            with.store(argument, Ordering::Relaxed);
             place.store(function as usize, Ordering::Release);
             0
         }
@@ -279,14 +328,19 @@ pub extern "C" fn atexit(function: extern "C" fn()) -> c_int {
     }
 }
 
+pub extern "C" fn atexit(function: extern "C" fn(*mut c_void)) -> c_int {
+    cxa_atexit(function, 0, std::ptr::null_mut())
+}
+
 /// Runs the functions of `atexit`, the last first, each once.
 pub fn run_at_exit() {
-    for place in AT_EXIT.iter().rev() {
+    for [place, with] in AT_EXIT.iter().rev() {
         let function = place.swap(0, Ordering::AcqRel);
         if function != 0 {
-            // SAFETY: only `atexit` stores there.
-            let function: extern "C" fn() = unsafe { std::mem::transmute(function) };
-            function();
+            let argument = std::ptr::with_exposed_provenance_mut(with.load(Ordering::Relaxed));
+            // SAFETY: only `cxa_atexit` stores there. A function without a parameter does not look at the argument.
+            let function: extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(function) };
+            function(argument);
         }
     }
 }

@@ -376,12 +376,23 @@ pub fn error_text(number: c_int) -> String {
 }
 
 /// The errors that files and memory have.
-const KNOWN: [(c_int, &str); 25] = [
+const KNOWN: [(c_int, &str); 36] = [
     (0, "Success"),
     (libc::EPERM, "Operation not permitted"),
     (libc::ENOENT, "No such file or directory"),
     (libc::EINTR, "Interrupted system call"),
     (libc::EIO, "Input/output error"),
+    (libc::ENXIO, "No such device or address"),
+    (libc::EBUSY, "Device or resource busy"),
+    (libc::EXDEV, "Invalid cross-device link"),
+    (libc::ENODEV, "No such device"),
+    (libc::ENFILE, "Too many open files in system"),
+    (libc::ETXTBSY, "Text file busy"),
+    (libc::EMLINK, "Too many links"),
+    (libc::ENAMETOOLONG, "File name too long"),
+    (libc::ENOTEMPTY, "Directory not empty"),
+    (libc::ELOOP, "Too many levels of symbolic links"),
+    (libc::EOVERFLOW, "Value too large for defined data type"),
     (libc::E2BIG, "Argument list too long"),
     (libc::EBADF, "Bad file descriptor"),
     (libc::EAGAIN, "Resource temporarily unavailable"),

@@ -128,3 +128,27 @@ fn the_report_says_which_caches() {
     assert!(text(&json, "geometry").starts_with("this machine ("));
     assert_ne!(text(&json, "second_level"), "");
 }
+
+/// Half of such a line, which references that are looked up together may span, is nothing.
+#[test]
+fn lines_of_one_byte_are_lines() {
+    let Some(program) = in_path("true") else {
+        return;
+    };
+    let folder = folder("bytes");
+    let references = |tool: &str, options: &[&str]| {
+        let [out, json] = [tool, "json"].map(|name| folder.join(name));
+        let mut all: Vec<String> = options.iter().map(|o| o.to_string()).collect();
+        all.extend(["--json".into(), json.display().to_string()]);
+        let job = Job::Tool(tool.into(), all);
+        atom::instrument(&program, &out, &job, false).unwrap();
+        let mut command = Command::new(&out);
+        plain_environment(&mut command);
+        run(&mut command, &Setting::default()).unwrap();
+        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        report["references"].as_u64().unwrap()
+    };
+    let of_cache = references("cache", &["--line", "1", "--size", "64"]);
+    assert_eq!(of_cache, references("reuse", &["--line", "1"]));
+    assert!(of_cache > 100);
+}

@@ -164,6 +164,40 @@ fn static_programs_and_allocators_of_the_users() {
     assert!(rows[0]["path"].as_str().unwrap().starts_with("main"));
 }
 
+#[test]
+fn all_forms_of_new_are_known() {
+    let program = build_of("g++", "forms.cc", "forms", &["-std=c++17"]);
+    for is_whole in [false, true] {
+        let json = heap(&program, is_whole, &[]);
+        let rows = json["allocations_by_call_path"].as_array().unwrap();
+        let is_own = |row: &&Value| {
+            let path = row["path"].as_str().unwrap();
+            path.contains("main") && !path.contains("__cxa") && !path.starts_with("below")
+        };
+        let own = || rows.iter().filter(is_own);
+        let sum = |column: &str| own().map(|row| row[column].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum("allocations"), 16, "{is_whole}");
+        // One and three objects of 24 and of 64 bytes, four times each.
+        assert_eq!(sum("bytes"), 4 * (4 * 24 + 4 * 64), "{is_whole}");
+        assert_eq!(sum("never_freed"), 0, "{is_whole}");
+        // `operator new` has thrown, and is no call any more.
+        assert_eq!(path(&json, &["below(int)"]), [11 * 11, 11], "{is_whole}");
+        assert_eq!(fact(&json, "bad frees"), 0, "{is_whole}");
+    }
+}
+
+#[test]
+fn allocators_are_known_by_each_of_their_names() {
+    let program = build_of("gcc", "aliases.c", "aliases", &["-fno-builtin", "-O0"]);
+    for is_whole in [false, true] {
+        let json = heap(&program, is_whole, &["--alloc", "own:1"]);
+        let facts = ["allocations", "reallocations", "frees", "bytes allocated"];
+        let facts = facts.map(|name| fact(&json, name));
+        assert_eq!(facts, [12, 5, 11, 5 * 300 + 21 + 1000], "{is_whole}");
+        assert_eq!(fact(&json, "bytes never freed"), 1000, "{is_whole}");
+    }
+}
+
 /// Valgrind replaces the allocator, and counts calls of it and bytes.
 #[test]
 fn sums_are_those_of_memcheck() {

@@ -84,7 +84,7 @@ fn executed(program: &Path, found: &[Reference]) -> Vec<Executed> {
     all
 }
 
-fn convert(trace: &Path, format: &str) -> Vec<u8> {
+pub fn convert(trace: &Path, format: &str) -> Vec<u8> {
     let out = trace.with_extension(format);
     let mut command = Command::new(atom::command().unwrap());
     command

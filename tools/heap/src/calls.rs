@@ -361,6 +361,14 @@ pub fn lose(open: PerThread<Open>, sp: u64) {
     }
 }
 
+/// Where control comes back by an exception or `longjmp`, maybe out of an allocator.
+#[analysis]
+pub fn landed(open: PerThread<Open>, sp: u64) {
+    if open.sp.get() < sp {
+        open.sp.set(0);
+    }
+}
+
 #[inline(always)]
 fn returned(here: Here, result: u64) {
     let open = here.open;

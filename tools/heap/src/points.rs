@@ -37,6 +37,7 @@ pub fn add<'a>(
             inst.add_call(After, calls::late_after, (open, state, buffer, Reg::Rsp));
         }
         Point::Lose(inst) => inst.add_call(Before, calls::lose, (open, Reg::Rsp)),
+        Point::Landed(landing) => landing.add_call(calls::landed, (open, Reg::Rsp)),
     });
 }
 

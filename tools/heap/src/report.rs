@@ -77,16 +77,23 @@ impl Found<'_> {
     }
 
     /// True if a path leads from the allocator's own library, which frees what it allocated by other means, such as its
-    /// cache of blocks at a thread's end.
+    /// cache of blocks at a thread's end; or from the runtime of exceptions, which frees what it allocated inside
+    /// of an `operator new` that threw.
     fn is_internal(&self, node: usize) -> bool {
         const ENDS: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
+        const EXCEPTIONS: [&str; 3] = [
+            "__cxa_end_catch",
+            "__cxa_free_exception",
+            "__deregister_frame_info_bases",
+        ];
         let nodes = &self.tree.nodes;
         let [callee, caller] = [node, nodes[node].parent].map(|node| self.sites.proc(&nodes[node]));
         let (Some(callee), Some(caller)) = (callee, caller) else {
             return false;
         };
         let [from, to] = [caller.pc, callee.pc].map(|pc| Address(pc).object_number());
-        from == to && (from != 0 || ENDS.contains(&caller.proc))
+        let is_own = from == to && (from != 0 || ENDS.contains(&caller.proc));
+        is_own || EXCEPTIONS.contains(&caller.proc)
     }
 
     /// Milliseconds since the start.
@@ -173,7 +180,7 @@ fn facts(report: &mut Report, found: &Found<'_>, settings: &Settings, bad_frees:
     if settings.has_unseen {
         report.fact(
             "not seen",
-            "what libraries allocate and free for themselves: `atom run` sees it",
+            "what libraries allocate and free; frees of their blocks are bad frees here (not with `atom run`)",
         );
     }
 }

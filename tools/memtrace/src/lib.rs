@@ -28,7 +28,7 @@ atom_tool::batched_references!(thread::slow);
 
 #[analysis(uninterrupted)]
 #[rustfmt::skip]
-fn begin(buffers: AllThreads<NoteBuffer>, windows: Record<Windows>, addresses: Array<Addresses>, texts: Strings, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
+fn begin(buffers: AllThreads<NoteBuffer>, files: Files, windows: Record<Windows>, addresses: Array<Addresses>, texts: Strings, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
     atom_tool::notes::tell_threads_apart(buffers);
     sink::begin(Run {
         file: texts.get(0),
@@ -37,6 +37,7 @@ fn begin(buffers: AllThreads<NoteBuffer>, windows: Record<Windows>, addresses: A
         bytes: bytes.as_slice(),
         descriptions: descriptions.as_slice(),
         addresses: addresses.as_slice(),
+        has_profile: files.has_profile(),
         windows: windows.get(),
     });
 }
@@ -66,6 +67,10 @@ fn end(all: AllThreads<NoteBuffer>, files: Files) {
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let file = options.value("--output")?.unwrap_or("memtrace.trace");
+    if file == "-" {
+        let text = "the trace cannot go to standard output, which belongs to the program: name a file by --output";
+        return Err(text.into());
+    }
     let patterns = options.values("--proc")?;
     let has_instructions = options.flag("--instructions");
     let windows = Windows::from_options(&options)?;
@@ -112,6 +117,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     texts.push(program.name());
     let args = (
         noted.buffer,
+        &files,
         &windows.unwrap_or_default(),
         &addresses,
         &texts,

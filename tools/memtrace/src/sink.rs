@@ -29,6 +29,8 @@ pub struct Run {
     pub descriptions: &'static [Description],
     /// To which addresses references are written; empty for all.
     pub addresses: &'static [Addresses],
+    /// True if the profile is wanted, which has the numbers of references.
+    pub has_profile: bool,
     /// When references are noted.
     pub windows: &'static Windows,
 }
@@ -58,7 +60,7 @@ impl Run {
 
     /// True if nobody reads the trace: it need not be made.
     pub fn is_nowhere(&self) -> bool {
-        self.file == "/dev/null"
+        self.file == "/dev/null" && !self.has_profile
     }
 }
 

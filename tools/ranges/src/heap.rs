@@ -171,17 +171,31 @@ pub fn leave_proc(calls: PerThread<Calls>, sp: u64, result: u64) {
     }
 }
 
+/// Where control comes back by an exception or `longjmp`, maybe out of the allocator.
+#[analysis]
+pub fn landed(calls: PerThread<Calls>, sp: u64) {
+    if calls.depth.get() != 0 {
+        drop_left(&calls, sp);
+    }
+}
+
+/// Forgets the calls that are not below an outer one on the stack. Returns the number of the others.
+fn drop_left(calls: &Calls, sp: u64) -> u64 {
+    let mut depth = calls.depth.get().min(DEPTH as u64);
+    while depth > 0 && calls.calls[depth as usize - 1][0].get() <= sp {
+        depth -= 1;
+    }
+    calls.depth.set(depth);
+    depth
+}
+
 /// Bytes of a return address.
 const RETURN_ADDRESS: u64 = 8;
 
 fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
     let kind = Allocator::from_number(what % 16);
-    let mut depth = calls.depth.get().min(DEPTH as u64);
     // A call that is not below an outer one on the stack is not inside it.
-    while depth > 0 && calls.calls[depth as usize - 1][0].get() <= sp {
-        depth -= 1;
-    }
-    calls.depth.set(depth);
+    let depth = drop_left(calls, sp);
     match kind {
         Allocator::Free if depth == 0 => return gone(a, None),
         Allocator::Munmap if depth == 0 => return gone(a, Some(b)),

@@ -13,7 +13,7 @@ use atom_tool::{
 use crate::frames::{StackVariable, back, entered, left};
 use crate::heap::{
     Calls, Wish, WishSite, enter, enter_by_jump, enter_by_pointer, enter_by_pointer_jump, enter_go,
-    enter_proc, enter_runtime, leave, leave_go, leave_proc, leave_runtime,
+    enter_proc, enter_runtime, landed, leave, leave_go, leave_proc, leave_runtime,
 };
 use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
 use crate::spec::{self, Code, Data, DataPlace};
@@ -402,6 +402,9 @@ fn through_pointers(
 ) {
     let mut found =
         allocations::find(program, &allocations::Named::new(), true).unwrap_or_default();
+    for landing in allocations::landings(program, &found) {
+        landing.add_call(landed, (calls, Reg::Rsp));
+    }
     // The procedure of a stub is entered in a library that is not seen.
     found.retain(|(proc, _)| !proc.is_stub());
     if found.is_empty() {
@@ -416,7 +419,7 @@ fn through_pointers(
             proc.add_call(Before, enter_proc, args);
         }
         Point::Leave(inst, result) => inst.add_call(Before, leave_proc, (calls, sp, result)),
-        Point::Enter(..) | Point::Left(_) | Point::Lose(_) => {}
+        Point::Enter(..) | Point::Left(_) | Point::Lose(_) | Point::Landed(_) => {}
     });
 }
 

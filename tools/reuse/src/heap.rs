@@ -249,6 +249,12 @@ fn lose(open: PerThread<OpenCall>, sp: u64) {
     open.lose(sp);
 }
 
+/// Where control comes back by an exception or `longjmp`, maybe out of an allocator.
+#[analysis]
+fn landed(open: PerThread<OpenCall>, sp: u64) {
+    open.landed(sp);
+}
+
 /// The address behind a block. Mappings have whole pages.
 fn end(start: u64, size: u64, is_mapping: bool) -> u64 {
     let unit = if is_mapping { PAGE } else { 1 };
@@ -367,6 +373,7 @@ pub fn add(
         Point::Leave(inst, block) => inst.add_call(Before, leave, (open, buffer, sp, block)),
         Point::Left(inst) => inst.add_call(After, left, (open, buffer, sp, Reg::Rax)),
         Point::Lose(inst) => inst.add_call(Before, lose, (open, sp)),
+        Point::Landed(landing) => landing.add_call(landed, (open, sp)),
     });
     program.add_call(Before, begin_heap, (callers,));
     let is_heap = |role: Role| !matches!(role, Role::Known(known) if known.is_mapping());

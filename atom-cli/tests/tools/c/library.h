@@ -131,6 +131,62 @@ static void numbers(FILE *out) {
     fprintf(out, "%d %d\n", sscanf("", "%d", &a), sscanf("x", "%d", &a));
 }
 
+/* Numbers at the ends of the range of their type, and between two of its values. */
+static void limits_of_numbers(FILE *out) {
+    static const char *texts[] = {"1e999", "-1e999", "1e-999", "0e-999", "1e-310", "4.9e-324", "1.7976931348623157e308", "3.4e39", "1e-40",
+        "1.00000005960464477539062500001", "1.000000059604644775390625", "0x1.fffffffffffff8p0", "0x1.00000000000008p0",
+        "0x1.000000000000080000001p0", "0x10000000000000800000001p0", "0x1p1024", "0x1p-1075", "0x1.8p-1074", "0x1p-1074",
+        "0x0.8p-148", "0x1p99999999999", "0x0p99999999999", "0x1p-99999999999", "-", "-infinity", "nan(a_1)", "nan(a", "nan(-)"};
+    for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char *end;
+        float scanned = 0;
+        errno = 0;
+        double d = strtod(texts[i], &end);
+        fprintf(out, "%s: %a %d %d ", texts[i], isnan(d) ? 0 : d, (int)(end - texts[i]), errno);
+        errno = 0;
+        float f = strtof(texts[i], &end);
+        int n = *texts[i] == 'n' ? 0 : sscanf(texts[i], "%f", &scanned);
+        fprintf(out, "%a %d %d %d %a\n", isnan(f) ? 0 : f, (int)(end - texts[i]), errno, n, scanned);
+    }
+}
+
+static int is_larger(const void *a, const void *b) {
+    return *(const int *)a > *(const int *)b;
+}
+
+static int at_random(const void *a, const void *b) {
+    return rand() % 3 - 1;
+}
+
+/* Functions that are no order, and a field as long as a tool may print one. */
+static void extremes(FILE *out) {
+    static int values[3000];
+    unsigned random = 1;
+    for (int n = 0; n < 3000; n += n < 70 ? 1 : 611) {
+        for (int i = 0; i < n; i++) {
+            random = random * 1103515245 + 12345;
+            values[i] = random >> 8 & 0xffff;
+        }
+        qsort(values, n, sizeof *values, is_larger);
+        for (int i = 0; i < n; i += 13)
+            fprintf(out, "%d ", values[i]);
+        qsort(values, n, sizeof *values, at_random);
+    }
+    char *text = malloc(100001), *nothing = NULL, three[4] = "";
+    memset(text, 'x', 100000);
+    text[100000] = 0;
+    int n = fprintf(out, "%.*s|%80000d|%.70000d|%.70000f|%.70000e|%.66000a\n", 90000, text, 5, 6, 1.5, 2.5, 3.5);
+    fprintf(out, "%d %d\n", n, snprintf(NULL, 0, "%100000s%s", "", text));
+    free(text);
+    fprintf(out, "[%.3s][%.6s][%9s]\n", nothing, nothing, nothing);
+    FILE *file = fopen("exclusive", "wx"), *again = fopen("exclusive", "wx");
+    fprintf(out, "%d %d\n", file != NULL, again != NULL);
+    fclose(file);
+    fprintf(out, "%d %s\n", remove("exclusive"), strerror(ENOTEMPTY));
+    n = sscanf("ab", "%3c", three);
+    fprintf(out, "%d %s\n", n, three);
+}
+
 static void mathematics(FILE *out) {
     for (double x = 0.125; x < 20; x *= 1.7)
         fprintf(out, "%.9g %.9g %.9g %.9g %.9g %.9g %.9g %.9g %ld\n", sin(x) + cos(x), tan(x), exp(x), log(x), sqrt(x),
@@ -290,6 +346,8 @@ static void use_the_library(FILE *out) {
     formats(out);
     strings(out);
     numbers(out);
+    limits_of_numbers(out);
+    extremes(out);
     mathematics(out);
     calendar(out);
     more(out);
