@@ -5,12 +5,13 @@
 //! has no loader that knows more: its libc finds its thread-local storage
 //! there, the unwinder the exception tables and whose code an address is.
 //! Some read the ELF header in memory (`__ehdr_start`) instead, for example to
-//! find their build id. The start-up code lets both point to a table made here,
-//! which has all entries of the original:
+//! find their build id. The start-up code lets both point to a table made here:
 //!
 //! - all addresses are link-time addresses of the original image, whatever the
 //!   file's headers say (see [`crate::layout::Region`]);
-//! - it names the new text and the new exception tables;
+//! - it names the new text and the new exception tables; where the original has
+//!   no entry for these, they take the place of a note that can be spared, so
+//!   that libc's loops over the table run as often as before;
 //! - it has as many loadable entries as the original. glibc allocates 32 bytes
 //!   for each (`_dl_find_object`) before the program's first allocation, and
 //!   another size would move the heap's contents. Two neighbours are therefore
@@ -26,6 +27,8 @@ use object::elf;
 
 use crate::PAGE;
 use crate::image::{Image, ProgramHeader};
+
+use super::program_headers::spare_rank;
 
 /// Most bytes by which the file may grow to fill a hole: the largest usual
 /// page size of linkers.
@@ -52,8 +55,16 @@ pub fn build(
 ) -> View {
     let mut entries = image.program_headers.clone();
     if let Some(header) = eh_frame_hdr {
-        match entries.iter_mut().find(|p| p.kind == elf::PT_GNU_EH_FRAME) {
-            Some(old) => *old = header,
+        let place = (0..entries.len())
+            .find(|i| entries[*i].kind == elf::PT_GNU_EH_FRAME)
+            .or_else(|| {
+                (0..entries.len())
+                    .filter_map(|i| Some((spare_rank(image, &entries[i])?, i)))
+                    .min()
+                    .map(|spare| spare.1)
+            });
+        match place {
+            Some(i) => entries[i] = header,
             None => entries.push(header),
         }
     }

@@ -20,7 +20,7 @@ pub struct Table {
 /// property note only says that the program could run under CET; the moved
 /// text keeps `endbr64` and the balance of calls and returns, but the new
 /// segments make no such promise.
-fn spare_rank(image: &Image, p: &ProgramHeader) -> Option<u32> {
+pub fn spare_rank(image: &Image, p: &ProgramHeader) -> Option<u32> {
     let property = image
         .program_headers
         .iter()
