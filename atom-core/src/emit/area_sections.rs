@@ -5,15 +5,19 @@
 //! the header of an executable file at fixed addresses (`ET_EXEC`), whose program headers, sections and
 //! symbols lie behind the last part, where no process maps them.
 
+use std::ops::Range;
+
 use object::elf;
 
 use crate::PAGE;
 use crate::analysis::AnalysisImage;
+use crate::image::ProgramHeader;
 use crate::layout::Area;
 
 use super::area::file_offset;
 use super::debug::DebugSection;
 use super::output::Output;
+use super::program_headers;
 use super::tables::{LOADED, LOADED_CODE, LOADED_DATA, NewSection, Symbols, Table};
 
 /// Offsets of fields in the ELF header.
@@ -49,7 +53,7 @@ fn headers<'a>(
     ];
     let count = segments.len() as u16;
     // A page of the area must not show them.
-    let offset = out.append(PAGE, segments.concat());
+    let offset = out.append(PAGE, program_headers::to_bytes(&segments));
     out.change(E_PHOFF, &offset.to_le_bytes());
     out.change(E_PHNUM, &count.to_le_bytes());
 
@@ -63,13 +67,17 @@ fn headers<'a>(
 }
 
 /// A program header (`PT_LOAD`). `flags` are given beside `PF_R`.
-fn segment(flags: u32, offset: u64, addresses: std::ops::Range<u64>) -> Vec<u8> {
+fn segment(flags: u32, offset: u64, addresses: Range<u64>) -> ProgramHeader {
     let size = addresses.end - addresses.start;
-    let words = [offset, addresses.start, addresses.start, size, size, PAGE];
-    let head = [elf::PT_LOAD, elf::PF_R | flags];
-    let head = head.iter().flat_map(|word| word.to_le_bytes());
-    let words = words.iter().flat_map(|word| word.to_le_bytes());
-    head.chain(words).collect()
+    ProgramHeader {
+        kind: elf::PT_LOAD,
+        flags: elf::PF_R | flags,
+        offset,
+        address: addresses.start,
+        file_size: size,
+        mem_size: size,
+        align: PAGE,
+    }
 }
 
 /// Adds the sections of what is mapped; returns the index of the tool's code.
