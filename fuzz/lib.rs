@@ -36,6 +36,7 @@ pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     let placed = Placed::new(&object, &plan, None, sites, &options)?;
     let output = pipeline::output(&placed, true)?;
     let subject = check::Subject {
+        scope: check::Scope::All,
         placed: &placed,
         live: &Live::compute(image, &object.cfg),
         clobbers: &|_| Clobbers::EVERYTHING,

@@ -13,7 +13,7 @@ use crate::c::{
 use crate::heap::alloc;
 use crate::lifecycle::{end, exec, system_call};
 use crate::process::info;
-use crate::sys::fatal;
+use crate::sys::{apart, fatal, signals};
 use crate::threads::counts;
 
 macro_rules! exports {
@@ -299,6 +299,9 @@ exports! {
     "roundevenf" => math::roundevenf,
 
     // What inserted code calls, not the tool.
+    "__atom_apart" => apart::apart,
+    // What runs on a stack of its own below this does not need the program's.
+    "__atom_uninterrupted" => signals::uninterrupted,
     "__atom_exec" => exec::exec,
     "__atom_forked" => counts::forked,
     "__atom_system_call" => system_call::system_call,

@@ -50,13 +50,15 @@ mod threads;
 
 pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use lifecycle::end::{be_silent, finish, set_flush_hook};
+pub use lifecycle::late::late_objects;
 pub use lifecycle::start::{set_begin_hook, start};
 pub use lifecycle::watcher::{counts_are_inherited, is_snapshot, watch};
-pub use process::identity::{pid, start_pid, user};
+pub use process::identity::{is_in_parents_memory, pid, start_pid, user};
 pub use process::mapping::{MappingHook, set_mapping_hook};
 pub use process::objects::{object_name, unknown_objects};
 pub use process::run::{executed, waiter};
 pub use process::table::{load_bias, object_at, original_return};
+pub use process::text::each_in_place;
 pub use process::told::{code, opaque, record, unseen};
 pub use sys::decimal::Decimal;
 pub use sys::memory::map_wiped;

@@ -626,4 +626,8 @@ pub struct Host {
     /// The sections of an object that are loaded, in the order of the section header table.
     pub sections:
         extern "C" fn(*mut Context, object: u32, arg: *mut c_void, sink: Sink<SectionRecord>),
+    /// The strings and arrays that routines at ProgramBefore get may become longer while the program runs, as those of
+    /// routines at ProgramAfter may: when a library is added, the instrument routine runs again, and what it passes then replaces
+    /// what it passed before.
+    pub tables_may_grow: extern "C" fn(*mut Context),
 }

@@ -16,16 +16,21 @@
 #![no_std]
 #![deny(missing_docs)]
 
+pub mod boundaries;
 pub mod host;
+mod late;
 pub mod names;
 mod process;
 pub mod query;
 mod run;
+mod text;
 mod threads;
 mod version;
 
+pub use late::*;
 pub use process::*;
 pub use run::*;
+pub use text::*;
 pub use threads::*;
 pub use version::*;
 
@@ -167,8 +172,20 @@ pub struct StartInfo {
     /// In a program alone, the table of return addresses as in [`ProcessInfo::returns`]; null if the tool wants
     /// none.
     pub returns: *const u32,
-    /// Address of the image in the file, from which the original return addresses in that table count.
+    /// Address of the image in the file, from which the original addresses in that table and in that of boundaries count.
     pub image: u64,
+    /// In a program alone, the table of its moved code; null if nothing moved.
+    pub text: *const TextTable,
+    /// In a program alone, its [table of instruction boundaries](boundaries); null if there is none.
+    pub boundaries: *const u8,
+    /// The tool's code.
+    pub code: *const u8,
+    /// Its size in bytes.
+    pub code_size: usize,
+    /// The `.eh_frame` of the tool's code.
+    pub frames: *const u8,
+    /// Its size in bytes.
+    pub frames_size: usize,
 }
 
 /// Memory that counts what the process does: zeros at the start, and at the start of a forked child.

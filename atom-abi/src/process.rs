@@ -5,7 +5,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::StrRef;
+use crate::{StrRef, TextPlace};
 
 /// Bit from which on an address of the process holds the number of its object. Below it stands the
 /// address in the object's file.
@@ -52,6 +52,8 @@ pub struct SystemCall {
     pub number: usize,
     /// The arguments, as far as there are any.
     pub arguments: [usize; 6],
+    /// The stack pointer.
+    pub stack: usize,
 }
 
 /// Facts of the process.
@@ -81,6 +83,11 @@ pub struct ProcessInfo {
     /// original return address minus the address of the image. Entries are sorted by the first half. A
     /// return address that is not in the table was pushed by code that did not move.
     pub returns: *const u64,
+    /// For each object the place of its table of moved code.
+    pub texts: *const TextPlace,
+    /// For each object the address in the file of its [table of instruction boundaries](crate::boundaries); 0 if it
+    /// has none.
+    pub boundaries: *const u64,
 }
 
 // SAFETY: written by `atom`; what changes is atomic.

@@ -21,6 +21,18 @@ pub struct RunInfo {
     pub code: u64,
     /// Size in bytes of the procedures that are understood, so that a tool can instrument them.
     pub understood: u64,
+    /// Device and inode of the original of a program that `atom run` runs, as `stat` gives them; zeros if
+    /// there is none. The process must not change it, just as it could not change a file that it runs from.
+    pub original: [u64; 2],
+    /// Name of the tool, such as `icount`; empty if it is not known.
+    pub tool: StrRef,
+    /// The first words of the command line by which a library that the process opens later is instrumented, each
+    /// with a null behind it: the path of `atom` first. Empty if such libraries run as they are.
+    pub late: StrRef,
+    /// Path by which a program that is instrumented alone was named under `atom run`, or empty; a null follows.
+    pub named: StrRef,
+    /// Path of a symbolic link to the original of such a program, or empty; a null follows.
+    pub link: StrRef,
 }
 
 // SAFETY: written by `atom`, only read afterwards.

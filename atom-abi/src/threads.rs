@@ -111,6 +111,10 @@ pub struct ThreadInfo {
     pub contents: *const u8,
     /// Size in bytes of each thread's stack for analysis routines; 0 if they run on the program's.
     pub stack: usize,
+    /// Ranges of a block that are in use; between them may be room that nothing is written to.
+    pub pieces: *const ThreadRange,
+    /// Number of ranges at `pieces`.
+    pub piece_count: usize,
 }
 
 // SAFETY: written by `atom`; what changes is atomic.

@@ -102,6 +102,9 @@ pub struct Choices {
     /// handlers that look at them or that skip an instruction
     #[arg(long)]
     pub keep_registers: bool,
+    /// Let the program find its original return addresses on its stack, for programs that look them up
+    #[arg(long)]
+    pub original_returns: bool,
     /// Instrument this library too, which the program may load while it runs; may be repeated. For
     /// whole processes
     #[arg(long, value_name = "FILE")]
@@ -112,6 +115,9 @@ pub struct Choices {
     /// Leave the gs segment to libraries that use it: threads' own counters are then found more slowly
     #[arg(long)]
     pub no_gs: bool,
+    /// Do not check what a tool of your own adds to the program
+    #[arg(long)]
+    pub no_check: bool,
 }
 
 impl Choices {
@@ -125,7 +131,9 @@ impl Choices {
             ("--no-inline", self.no_inline),
             ("--precise-signals", self.precise_signals),
             ("--keep-registers", self.keep_registers),
+            ("--original-returns", self.original_returns),
             ("--no-gs", self.no_gs),
+            ("--no-check", self.no_check),
         ];
         let mut words = patterns("--only", &self.only);
         words.extend(patterns("--skip", &self.skip));
@@ -185,6 +193,9 @@ pub struct Run {
     /// A word of the command line by which executed programs are instrumented
     #[arg(long, value_name = "WORD", hide = true, allow_hyphen_values = true)]
     pub follow: Vec<OsString>,
+    /// A word of the command line by which libraries are instrumented when the program opens them
+    #[arg(long, value_name = "WORD", hide = true, allow_hyphen_values = true)]
+    pub late: Vec<OsString>,
     /// Put debug information into the output: the program's for its new text, and
     /// that of the analysis routines
     #[arg(short = 'g', long = "debug-info")]
@@ -210,8 +221,8 @@ pub struct Run {
     /// Fill the text that is no longer used with traps, so that a jump to it fails at once
     #[arg(long)]
     pub strict: bool,
-    /// Compare the output with the original, block by block, before it is written
-    #[arg(long)]
+    /// Compare all of the output with the original, block by block, before it is written
+    #[arg(long, conflicts_with = "no_check")]
     pub check: bool,
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]

@@ -10,6 +10,7 @@ use atom_core::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exhausted;
+use crate::run::is_ignored_at_start;
 
 /// Temporary files that exist now.
 static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -46,9 +47,12 @@ pub fn remove_if_free() {
     }
 }
 
-/// Installs handlers: SIGINT, SIGTERM and SIGHUP remove the temporary files, then end the process.
+/// Installs handlers: SIGINT, SIGTERM and SIGHUP remove the temporary files, then end the process. Those that
+/// the process ignores by inheritance stay ignored.
 pub fn on_signals() -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
+    let ending = [SIGINT, SIGTERM, SIGHUP];
+    let ending = ending.iter().filter(|s| !is_ignored_at_start(**s));
+    let mut signals = signal_hook::iterator::Signals::new(ending)
         .map_err(|e| Error::new("preparing for signals", e.to_string()))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {

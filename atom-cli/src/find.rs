@@ -127,6 +127,19 @@ pub fn tool_folders() -> Vec<PathBuf> {
     unique
 }
 
+/// True for a tool of atom's own: it lies where the build or an installation puts them.
+pub fn is_shipped(tool: &Path) -> bool {
+    let command = std::env::current_exe().unwrap_or_default();
+    let beside = command.parent().map(Path::to_path_buf);
+    let installed = beside.as_ref().and_then(|folder| folder.parent());
+    let installed = installed.map(|folder| folder.join("lib/atom/tools"));
+    let own = [beside, installed].into_iter().flatten();
+    let file = std::fs::canonicalize(tool).unwrap_or_default();
+    let folder = file.parent().map(Path::to_path_buf);
+    own.filter_map(|own| std::fs::canonicalize(own).ok())
+        .any(|own| Some(own) == folder)
+}
+
 /// The tools in a folder. Shared objects that are no tools are left out.
 fn tools_in(folder: &Path) -> Vec<Tool> {
     let Ok(entries) = std::fs::read_dir(folder) else {

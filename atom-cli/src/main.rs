@@ -11,6 +11,7 @@ mod cache;
 mod cleanup;
 mod clocks;
 mod debugger;
+mod debuginfod;
 mod driver;
 mod events;
 mod exhausted;
@@ -40,14 +41,14 @@ use std::process::ExitCode;
 use atom_core::error::ErrorKind;
 use clap::Parser;
 
-/// Exit code if the inserted code does not fit; documented in `README.md`.
+/// Exit code if the inserted code does not fit; documented in `docs/usage.md`.
 const TOO_LARGE: u8 = 3;
 
 #[global_allocator]
 static ALLOCATOR: exhausted::Allocator = exhausted::Allocator;
 
 fn main() -> ExitCode {
-    if let Some(code) = run::followed::main() {
+    if let Some(code) = run::followed::main().or_else(driver::late::main) {
         return code;
     }
     cleanup::on_panic();

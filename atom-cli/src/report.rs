@@ -257,6 +257,8 @@ impl<'a> Procedures<'a> {
 pub struct Calls {
     /// Number of calls that the tool added.
     pub added: u64,
+    /// Number of these calls that are not made: edges of the control flow are counted instead.
+    pub by_flow: u64,
     /// Number of these calls that are made by code in line.
     pub inlined: u64,
     /// Number of these calls that are made by a call instruction.
@@ -268,16 +270,24 @@ pub struct Calls {
 impl Calls {
     /// The calls of the plans of all objects; `unselected` is the number of calls left out before planning.
     pub fn of<'p>(plans: impl IntoIterator<Item = &'p Plan>, unselected: usize) -> Self {
-        let each = plans.into_iter();
-        let (added, inlined) = each.fold((0, 0), |(added, inlined), plan| {
-            (added + plan.calls_added, inlined + plan.calls_inlined)
-        });
-        Self {
-            added,
-            inlined,
-            called: added - inlined,
+        let none = Self {
+            added: 0,
+            by_flow: 0,
+            inlined: 0,
+            called: 0,
             unselected,
-        }
+        };
+        plans.into_iter().fold(none, |sum, plan| Self {
+            added: sum.added + plan.calls_added,
+            by_flow: sum.by_flow + plan.calls_by_flow,
+            inlined: sum.inlined + plan.calls_inlined,
+            // A call in line at several edges of one branch counts at each.
+            called: sum.called
+                + plan
+                    .calls_added
+                    .saturating_sub(plan.calls_by_flow + plan.calls_inlined),
+            unselected,
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atom_core::cfg::Returns;
+use atom_core::check::Scope;
 use atom_core::layout::{Extra, Wishes};
 use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
@@ -14,6 +16,7 @@ use crate::{find, output, source};
 const NO_CALLS: &str = "empty";
 
 /// What the command line asks for.
+#[derive(Clone)]
 pub struct Request<'a> {
     /// Path of the program.
     pub app: &'a Path,
@@ -39,10 +42,12 @@ pub struct Request<'a> {
     pub precise_signals: bool,
     /// Keep all registers at each call.
     pub keep_registers: bool,
+    /// The return addresses that the program finds on its stack.
+    pub returns: Returns,
     /// Leave the gs segment to the program.
     pub no_gs: bool,
-    /// Compare the output with the original.
-    pub check: bool,
+    /// How much of the output is compared with the original.
+    pub check: Option<Scope>,
     /// Make small routines part of the program.
     pub inline: bool,
     /// Procedures that move although they get no calls.
@@ -62,6 +67,9 @@ pub struct Request<'a> {
     /// First words of the command line that instruments executed programs, each with a null behind it;
     /// empty if they run as they are.
     pub follow: Vec<u8>,
+    /// First words of the command line that instruments libraries when they are opened, each with a null behind it;
+    /// empty if those run as they are.
+    pub late: Vec<u8>,
     /// Print each step.
     pub verbose: bool,
     /// Do not print the summary.
@@ -73,7 +81,7 @@ impl<'a> Request<'a> {
     pub fn new(args: &'a Run) -> Result<Self> {
         // The parser refuses a command line without APP.
         let app = args.app.as_deref().unwrap_or(Path::new(""));
-        let request = Self {
+        let mut request = Self {
             app,
             tool: match tool_file(args)? {
                 // A whole process needs a runtime, which comes with a tool.
@@ -97,8 +105,12 @@ impl<'a> Request<'a> {
             strict: args.strict,
             precise_signals: args.choices.precise_signals,
             keep_registers: args.choices.keep_registers,
+            returns: match args.choices.original_returns {
+                true => Returns::IfPossible,
+                false => Returns::New,
+            },
             no_gs: args.choices.no_gs,
-            check: args.check,
+            check: None,
             inline: !args.choices.no_inline,
             extra: match args.move_half {
                 _ if args.move_all => Extra::All,
@@ -112,6 +124,9 @@ impl<'a> Request<'a> {
             record: args.record.as_deref(),
             loads: &args.loads,
             follow: (args.follow.iter())
+                .flat_map(|word| [word.as_bytes(), b"\0"].concat())
+                .collect(),
+            late: (args.late.iter())
                 .flat_map(|word| [word.as_bytes(), b"\0"].concat())
                 .collect(),
             verbose: args.verbose,
@@ -133,7 +148,27 @@ impl<'a> Request<'a> {
             }
         }
         request.check_targets()?;
+        request.check = request.scope(args);
         Ok(request)
+    }
+
+    /// The same request without libraries that are instrumented when they are opened.
+    pub fn without_late(&self) -> Self {
+        Self {
+            late: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// How much is compared: all if that is wanted, else what a tool adds that is not one of atom's own, which
+    /// atom's tests try.
+    fn scope(&self, args: &Run) -> Option<Scope> {
+        let is_other = |tool: &PathBuf| !find::is_shipped(tool);
+        let is_checked = self.tool.as_ref().is_some_and(is_other) && !args.choices.no_check;
+        match args.check {
+            true => Some(Scope::All),
+            false => is_checked.then_some(Scope::Inserted),
+        }
     }
 
     fn check_targets(&self) -> Result<()> {

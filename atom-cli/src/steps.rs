@@ -53,7 +53,7 @@ impl Step {
                 request.tool.is_some()
             }
             Self::Debug => request.debug_info,
-            Self::Check => request.check,
+            Self::Check => request.check.is_some(),
             Self::Image | Self::Unwind | Self::Cfg | Self::Layout => true,
             Self::Rewrite | Self::Emit | Self::Write => true,
         }

@@ -43,6 +43,27 @@ fn run_ok(folder: &Folder, words: &str) -> String {
     stdout(&output)
 }
 
+/// The stages that a command prints with `-v`.
+fn has_check(folder: &Folder, words: &str) -> bool {
+    let output = run(folder, &atom(words), &[]);
+    let text = stderr(&output);
+    assert!(output.status.success(), "{words}: {text}");
+    text.lines()
+        .any(|line| line.trim_start().starts_with("check "))
+}
+
+#[test]
+fn tools_of_ones_own_are_checked() {
+    let folder = folder_with(&["branch.inst.c", "branch.anal.c"]);
+    let own = "/usr/bin/true branch.inst.c branch.anal.c -v -o out";
+    assert!(has_check(&folder, own));
+    assert!(has_check(&folder, &format!("{own} --libs")));
+    assert!(!has_check(&folder, &format!("{own} --no-check")));
+    let shipped = "/usr/bin/true --tool branch -v -o out";
+    assert!(!has_check(&folder, shipped));
+    assert!(has_check(&folder, &format!("{shipped} --check")));
+}
+
 /// Standard output of a run.
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -59,10 +59,14 @@ fn output_verbose_and_the_default_name() {
 fn the_tool_is_kept() {
     let folder = Folder::with_app();
     let hello = tool("hello_tool");
-    folder.atom_ok(&["app", &hello, "-o", "out", "-P", "kept.so"]);
-    assert!(folder.read("kept.so") == std::fs::read(&hello).expect("the tool"));
+    // The program has the name of the tool's file.
+    let name = hello.rsplit('/').next().expect("a name");
+    std::fs::create_dir(folder.path().join("kept")).expect("a folder");
+    let kept = format!("kept/{name}");
+    folder.atom_ok(&["app", &hello, "-o", "out", "-P", &kept]);
+    assert!(folder.read(&kept) == std::fs::read(&hello).expect("the tool"));
     // The kept file is a whole tool.
-    folder.atom_ok(&["app", "./kept.so", "-o", "again"]);
+    folder.atom_ok(&["app", &kept, "-o", "again"]);
     assert!(folder.read("again") == folder.read("out"));
     folder.fails(
         &["app", &hello, "-o", "out2", "--keep-tool", "out2"],

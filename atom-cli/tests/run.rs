@@ -11,11 +11,26 @@ use common::{Folder, stderr};
 
 /// Does what its first argument says.
 const PROGRAM: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+static volatile sig_atomic_t came;
+static void note(int signal) { came = signal; }
+static int own_file(const char *path)
+{
+    if (open(path, O_WRONLY | O_TRUNC) >= 0 || errno != ETXTBSY) return 1;
+    if (open(path, O_RDWR) >= 0 || errno != ETXTBSY) return 2;
+    if (open(path, O_CREAT | O_APPEND | O_WRONLY, 0600) >= 0 || errno != ETXTBSY) return 3;
+    if (creat(path, 0600) >= 0 || errno != ETXTBSY) return 4;
+    if (truncate(path, 3) == 0 || errno != ETXTBSY) return 5;
+    if (open(path, O_CREAT | O_EXCL | O_WRONLY, 0600) >= 0 || errno != EEXIST) return 6;
+    if (open(path, O_RDONLY) < 0) return 7;
+    return 0;
+}
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -24,6 +39,13 @@ int main(int argc, char **argv)
     if (!strcmp(what, "kill")) { raise(atoi(argv[2])); return 99; }
     if (!strcmp(what, "name")) return puts(argv[0]) < 0;
     if (!strcmp(what, "ignored")) return signal(SIGPIPE, SIG_DFL) == SIG_IGN;
+    if (!strcmp(what, "own")) return own_file(argv[0]);
+    if (!strcmp(what, "handle")) {
+        int before = signal(SIGINT, SIG_DFL) == SIG_IGN;
+        signal(SIGINT, note); puts("ready"); fflush(stdout);
+        while (!came) usleep(1000);
+        return 10 * before + came;
+    }
     if (!strcmp(what, "wait")) { puts("ready"); fflush(stdout); pause(); return 99; }
     while (fgets(line, sizeof line, stdin)) printf("%s: %s", argc > 2 ? argv[2] : "", line);
     fprintf(stderr, "done\n");
@@ -114,6 +136,43 @@ fn signals_end_both() {
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     let status = child.wait().expect("it ends");
     assert_eq!(status.signal(), Some(libc::SIGTERM));
+}
+
+#[test]
+fn a_signal_that_is_ignored_by_inheritance_is_passed_on() {
+    let runs = Runs::new();
+    let atom = env!("CARGO_BIN_EXE_atom");
+    for (ignored, before) in [("trap '' INT; ", 1), ("", 0)] {
+        let script = format!("{ignored}exec {atom} run -q icount -- ./app handle");
+        let mut child = Command::new("sh")
+            .current_dir(runs.folder.path())
+            .env("XDG_CACHE_HOME", runs.cache())
+            .args(["-c", &script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut ready = [0; 6];
+        let mut stdout = child.stdout.take().expect("a pipe");
+        std::io::Read::read_exact(&mut stdout, &mut ready).expect("it is ready");
+        // SAFETY: a system call on a process of ours.
+        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+        let status = child.wait().expect("it ends");
+        assert_eq!(status.code(), Some(10 * before + libc::SIGINT));
+    }
+}
+
+#[test]
+fn the_program_cannot_change_its_own_file() {
+    let runs = Runs::new();
+    for (name, flags) in [("dynamic", &["-O1"][..]), ("static", &["-O1", "-static"])] {
+        runs.folder.compile(name, PROGRAM, flags);
+        let path = format!("./{name}");
+        let before = std::fs::read(runs.folder.path().join(name)).expect("a file");
+        let output = runs.run(&[&path, "own"]);
+        assert_eq!(output.status.code(), Some(0), "{name} {}", stderr(&output));
+        let after = std::fs::read(runs.folder.path().join(name)).expect("a file");
+        assert!(before == after, "{name}");
+    }
 }
 
 #[test]
@@ -339,12 +398,11 @@ int main(int argc, char **argv)
         .skip(1)
         .filter_map(|l| l.split('\t').nth(3))
         .collect();
-    assert_eq!(reports.len(), 2, "{list}");
-    assert_eq!(reports[0], "icount.out");
-    assert!(reports[1].ends_with(".other"), "{list}");
-    for report in reports {
-        assert!(runs.folder.path().join(report).exists(), "{report}");
-    }
+    assert_eq!(reports, ["icount.out", "icount.out"], "{list}");
+    assert_eq!(
+        files(&runs, "icount.out"),
+        ["icount.out", "icount.out.children"]
+    );
     let command = ["run", "--own", "--children", "icount", "--", "./other"];
     let output = runs.command(&command).output().expect("atom runs");
     assert_eq!(output.status.code(), Some(2));
@@ -353,4 +411,182 @@ int main(int argc, char **argv)
         "{}",
         stderr(&output)
     );
+}
+
+/// The files of the folder whose names begin so.
+fn files(runs: &Runs, start: &str) -> Vec<String> {
+    let found = std::fs::read_dir(runs.folder.path()).expect("a folder");
+    let names = found.map(|entry| entry.expect("an entry").file_name());
+    let names = names.map(|name| name.into_string().expect("UTF-8"));
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(start)).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn processes_have_one_report_together() {
+    let runs = Runs::new();
+    let program = r#"
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile long sum;
+__attribute__((noipa)) void work(int n) { for (int i = 0; i < n; i++) sum += i; }
+int main(void) {
+    for (int i = 1; i <= 3; i++) {
+        if (fork() == 0) { work(1000 * i); _exit(0); }
+        wait(0);
+    }
+    work(10000);
+    return 0;
+}
+"#;
+    runs.folder.compile("tree", program, &["-O1", "-static"]);
+    let facts = |options: &[&str]| {
+        // Without random addresses: glibc's string functions take another number of instructions
+        // for strings at another alignment.
+        let atom = ["-R", env!("CARGO_BIN_EXE_atom"), "run"];
+        let words = [&atom[..], options, &["icount", "--", "./tree"]].concat();
+        let mut command = Command::new("setarch");
+        command.current_dir(runs.folder.path()).args(words);
+        let output = command.env("XDG_CACHE_HOME", runs.cache()).output();
+        let output = output.expect("atom runs");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let profiles = files(&runs, "icount.profile");
+        let sums = profiles.iter().map(|name| {
+            let profile = profile::Profile::read(runs.folder.path().join(name)).expect("a profile");
+            let fact = profile
+                .fact("instructions")
+                .expect("it counts instructions");
+            fact.number().float().expect("a number")
+        });
+        let sums: Vec<f64> = sums.collect();
+        for name in files(&runs, "icount.")
+            .into_iter()
+            .filter(|name| name != "icount.out")
+        {
+            std::fs::remove_file(runs.folder.path().join(name)).expect("a file");
+        }
+        sums
+    };
+    let each = facts(&["--per-process"]);
+    assert_eq!(each.len(), 4);
+    let all = facts(&[]);
+    assert_eq!(all, [each.iter().sum::<f64>()]);
+    let report = String::from_utf8(runs.folder.read("icount.out")).expect("UTF-8");
+    let table = report
+        .split("\n\n")
+        .find(|part| part.starts_with("processes\n"));
+    let rows = table.unwrap_or_else(|| panic!("{report}")).lines().count();
+    assert_eq!(rows, 2 + 4, "{report}");
+}
+
+#[test]
+fn code_that_is_made_at_run_time_is_told() {
+    let runs = Runs::new();
+    let program = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    /* mov eax, edi; again: dec eax; jne again; ret */
+    static const unsigned char loop[] = {0x89, 0xf8, 0xff, 0xc8, 0x75, 0xfc, 0xc3};
+    void *made = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(made, loop, sizeof loop);
+    mprotect(made, 4096, PROT_READ | PROT_EXEC);
+    char name[40];
+    sprintf(name, "/tmp/perf-%d.map", getpid());
+    FILE *map = fopen(name, "w");
+    fprintf(map, "%lx %zx made_loop\n", (long)made, sizeof loop);
+    fclose(map);
+    for (int i = 0; i < 20; i++) ((int (*)(int))made)(50000000);
+    puts(name);
+    return 0;
+}
+"#;
+    runs.folder.compile("jit", program, &["-O1"]);
+    let command = ["run", "icount", "--", "./jit"];
+    let output = runs.command(&command).output().expect("atom runs");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    std::fs::remove_file(
+        String::from_utf8(output.stdout.clone())
+            .expect("UTF-8")
+            .trim(),
+    )
+    .expect("a map");
+    let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    if setting.is_ok_and(|level| level.trim().parse::<i32>().is_ok_and(|level| level > 2)) {
+        // The kernel does not let users look at their own processes.
+        return;
+    }
+    let report = String::from_utf8(runs.folder.read("icount.out")).expect("UTF-8");
+    let told = report
+        .lines()
+        .find(|line| line.starts_with("not counted: "));
+    let told = told.unwrap_or_else(|| panic!("{report}; {}", stderr(&output)));
+    assert!(
+        told.contains(" % in code made at run time (made_loop)"),
+        "{told}"
+    );
+    let profile = profile::Profile::read(runs.folder.path().join("icount.profile"));
+    let profile = profile.expect("a profile");
+    let fact = profile.fact("time").expect("the fact");
+    assert_eq!(format!("{:?}", fact.value), format!("Text({told:?})"));
+}
+
+/// Opens the library that its argument names.
+const OPENER: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[1], RTLD_NOW);
+    if (!library) return puts(dlerror()), 1;
+    printf("%d\n", ((int (*)(int))dlsym(library, "opened"))(1000));
+    return 0;
+}
+"#;
+
+/// Executes at least ten instructions for each unit of its argument.
+const OPENED: &str = r#"
+int opened(int n)
+{
+    volatile int sum = 0;
+    for (int i = 0; i < n; i++) sum += i ^ n;
+    return sum;
+}
+"#;
+
+#[test]
+fn libraries_are_instrumented_when_they_are_opened() {
+    let runs = Runs::new();
+    runs.folder.compile("opener", OPENER, &["-O1"]);
+    runs.folder
+        .compile("opened.so", OPENED, &["-O0", "-shared", "-fPIC"]);
+    let library = runs.folder.path().join("opened.so");
+    let library = library.to_str().unwrap();
+    let report = |options: &[&str]| {
+        let words = [&["run"], options, &["icount", "--", "./opener", library]].concat();
+        let output = runs.command(&words).output().expect("atom runs");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "523372\n");
+        let report = std::fs::read_to_string(runs.folder.path().join("icount.out")).unwrap();
+        let row = report.lines().find(|line| line.contains("opened.so+"));
+        (row.map(str::to_owned), stderr(&output))
+    };
+    let (row, said) = report(&["--no-late"]);
+    assert_eq!(row, None);
+    assert!(
+        said.contains("loaded later and not instrumented: opened.so"),
+        "{said}"
+    );
+    std::fs::remove_dir_all(runs.cache()).unwrap();
+    // When it is opened, and in the next run from the start.
+    let (first, said) = report(&[]);
+    assert!(!said.contains("not instrumented"), "{said}");
+    let first = first.expect("a row of the library");
+    let count = |row: &str| row.split_whitespace().next().unwrap().replace(',', "");
+    assert!(count(&first).parse::<u64>().unwrap() > 10_000, "{first}");
+    let (second, _) = report(&[]);
+    assert_eq!(count(&second.expect("a row of the library")), count(&first));
 }

@@ -13,7 +13,7 @@ use atom_core::tool::{Argument, Call, Calls};
 
 fn main() {
     for path in std::env::args().skip(1) {
-        let image = Image::open(path.as_ref()).expect("the program can be read");
+        let image = Image::read(path.as_ref()).expect("the program can be read");
         let table = image.unwind_table().expect("its exception tables too");
         let cfg = Cfg::build(&image, &FrameFacts::new(&table)).expect("and its code");
         let start = Instant::now();
@@ -41,6 +41,7 @@ fn main() {
             mxcsr: false,
             is_leaf: true,
             needs_alignment: false,
+            is_apart: false,
         };
         let start = Instant::now();
         let plan = Plan::build(&image, &cfg, &live, calls, &clobbers, &Options::default())

@@ -18,7 +18,7 @@
 //! The command calls them one by one, since it shows each with its time and runs *live* beside
 //! *tool*. Several objects can go through the stages side by side: no value is shared.
 
-use crate::cfg::Object;
+use crate::cfg::{Object, Returns};
 use crate::emit::{self, debug};
 use crate::error::Result;
 use crate::image::Image;
@@ -27,7 +27,7 @@ use crate::rewrite;
 
 /// The object in a file, and the places of its pads if everything moves.
 pub fn understand(image: &Image) -> Result<(Object<'_>, Sites)> {
-    layout::understand(image, image.unwind_table()?)
+    layout::understand(image, image.unwind_table()?, Returns::New)
 }
 
 /// The contents of the output file. `with_debug`: with debug information for the new text.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use atom_core::cfg::{Cfg, Object};
-use atom_core::check::{Checked, Subject, check};
+use atom_core::check::{Checked, Scope, Subject, check};
 use atom_core::image::Image;
 use atom_core::layout::{Area, Extra, Options, Placed};
 use atom_core::live::{Live, RegSet};
@@ -28,9 +28,13 @@ static int choose(int n, int m) {
 /* Keeps its argument below rsp. */
 long keep(long);
 __asm__(".text\n.type keep, @function\nkeep: movq %rdi, -8(%rsp)\nmovq -8(%rsp), %rax\nret\n.size keep, .-keep");
+/* Reads a word by rsp. */
+__asm__(".type pops, @function\npops: movq %rsp, %r8\nmovq %rdi, %rsp\npopq %rcx\nleaq 1(%rcx), %rax\nmovq %r8, %rsp\nret\n.size pops, .-pops");
 /* One byte in front of it, to which a pointer leads. */
 long lone(long);
 __asm__(".type lone, @function\nlone: nop\n.size lone, .-lone\n.globl behind\n.type behind, @function\nbehind: leaq 1(%rdi), %rax\nret\n.size behind, .-behind");
+/* A table in the text, and a procedure that goes to a computed address. */
+__asm__(".type table, @object\ntable: .quad 0x1122334455667788, 0x99aabbccddeeff00\n.size table, .-table\n.globl strange\n.type strange, @function\nstrange: leaq 1f(%rip), %rax\nleaq (%rax,%rdi,4), %rax\njmp *%rax\n1: leaq 2(%rdi), %rax\n ret\n.size strange, .-strange\n.globl locked\n.type locked, @function\nlocked: testl %edi, %edi\nje 1f\n.byte 0xf0\n1: incl (%rsi)\nret\n.size locked, .-locked");
 long behind(long);
 long (*volatile pointers[])(long) = { lone, behind };
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -43,6 +47,9 @@ int main(int argc, char **argv) {
     return sum > keep(1000) + pointers[0](0) + pointers[1](0);
 }
 "#;
+
+/// Without frame descriptions of `main`: code that a test inserts has no rows for what it does to rsp.
+const NO_FRAMES: &str = "-fno-asynchronous-unwind-tables";
 
 fn program(name: &str, flags: &[&str]) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -79,8 +86,19 @@ impl Rewritten {
         plan_of: &dyn Fn(&Image, &Cfg) -> Plan,
         area: Option<&'static Area>,
     ) -> Result<Self> {
+        Self::misunderstood(file, plan_of, area, &|_| {})
+    }
+
+    /// With errors in the graph.
+    fn misunderstood(
+        file: &std::path::Path,
+        plan_of: &dyn Fn(&Image, &Cfg) -> Plan,
+        area: Option<&'static Area>,
+        spoil: &dyn Fn(&mut Cfg),
+    ) -> Result<Self> {
         let image: &Image = Box::leak(Box::new(Image::open(file)?));
-        let (object, sites) = pipeline::understand(image)?;
+        let (mut object, sites) = pipeline::understand(image)?;
+        spoil(&mut object.cfg);
         let object: &Object<'_> = Box::leak(Box::new(object));
         let plan = Box::leak(Box::new(plan_of(image, &object.cfg)));
         let options = Options {
@@ -108,6 +126,7 @@ impl Rewritten {
             live: &Live::compute(self.image(), self.cfg()),
             clobbers: &|_| Clobbers::EVERYTHING,
             output,
+            scope: Scope::All,
         })
     }
 
@@ -170,6 +189,7 @@ fn inserted_in(
                 position: Position::Before,
                 snippet: 0,
             }],
+            has_private_stack: true,
             ..Plan::default()
         }
     }
@@ -220,9 +240,89 @@ fn finds_changed_instructions() {
     );
 }
 
+/// What is no moved code must not change: procedures that stay, tables, and what lies between procedures.
+#[test]
+fn finds_overwritten_text() {
+    let file = program("overwritten", &["-O2"]);
+    let rewritten = Rewritten::new(&file, &nothing).unwrap();
+    let address = |name: &str| {
+        let symbols = rewritten.image().symbols.iter();
+        let mut found = symbols.filter(|s| s.name == name);
+        found.next().expect("a symbol").address
+    };
+    let reason = |address: u64| {
+        let mut output = rewritten.output.clone();
+        output[rewritten.offset(address)] ^= 0x10;
+        rewritten.check(&output).unwrap_err().reason
+    };
+    for place in [
+        address("table"),
+        address("table") + 15,
+        address("strange") + 9,
+    ] {
+        let reason = reason(place);
+        assert!(reason.contains("overwritten"), "{place:#x}: {reason}");
+    }
+}
+
+#[test]
+fn finds_jump_tables_that_are_longer() {
+    let file = program("tables", &["-O2"]);
+    let shorten = |cfg: &mut Cfg| {
+        let table = &mut cfg.jump_tables[0];
+        assert!(table.targets.len() > 4, "{table:?}");
+        table.entries -= 1;
+    };
+    let rewritten = Rewritten::misunderstood(&file, &nothing, None, &shorten).unwrap();
+    let error = rewritten.check(&rewritten.output).unwrap_err();
+    assert!(error.reason.contains("entries are known"), "{error}");
+    let forget = |cfg: &mut Cfg| {
+        let targets = &mut cfg.jump_tables[0].targets;
+        targets.pop();
+    };
+    let rewritten = Rewritten::misunderstood(&file, &nothing, None, &forget).unwrap();
+    let error = rewritten.check(&rewritten.output).unwrap_err();
+    assert!(error.reason.contains("entries are known"), "{error}");
+}
+
+/// A jump over a prefix leads into the middle of an instruction, which is right. A pointer alone may not.
+#[test]
+fn finds_pads_in_instructions() {
+    let file = program("middle", &["-O2"]);
+    let inside = |cfg: &mut Cfg, keeps_jump: bool| {
+        let is_locked = |p: &&atom_core::cfg::Proc| p.name.as_deref() == Some("locked");
+        let proc = cfg
+            .procs
+            .iter()
+            .find(is_locked)
+            .expect("a procedure")
+            .clone();
+        let blocks: Vec<_> = proc.blocks().collect();
+        let starts: Vec<u64> = blocks.iter().map(|b| cfg.block_pc(*b)).collect();
+        let middle = starts.iter().position(|pc| *pc == proc.start + 5);
+        cfg.blocks[blocks[middle.expect("a block")].index()].is_indirect_target = true;
+        if !keeps_jump {
+            let jump = cfg.inst_at(proc.start + 2).expect("a jump");
+            cfg.insts[jump.index()].flow = atom_core::x86::ControlFlow::FallThrough;
+        }
+    };
+    let check = |keeps_jump| {
+        let spoil = |cfg: &mut Cfg| inside(cfg, keeps_jump);
+        let spoiled = Rewritten::misunderstood(&file, &nothing, None, &spoil);
+        let result = spoiled.and_then(|r| r.check(&r.output));
+        result.map_or_else(|e| e.reason, |_| String::new())
+    };
+    assert!(!check(true).contains("in the middle of the instruction"));
+    let reason = check(false);
+    assert!(
+        reason.contains("in the middle of the instruction"),
+        "{reason}"
+    );
+}
+
 #[test]
 fn finds_code_that_disturbs() {
-    let file = program("disturbed", &["-O2"]);
+    let file = program("disturbed", &["-O2", NO_FRAMES]);
     let rbx = RegSet::gpr(3);
     let cases: &[(&[u8], RegSet, &str)] = &[
         (&[0x48, 0xff, 0xc3], rbx, "does not restore {rbx"),
@@ -322,7 +422,7 @@ fn knows_what_the_objects_of_a_process_share() {
 /// `push rbx; pop rbx` writes below rsp.
 #[test]
 fn knows_who_keeps_something_below_rsp() {
-    let file = program("below", &["-O2"]);
+    let file = program("below", &["-O2", NO_FRAMES]);
     let check = |proc| {
         let plan = inserted_in(proc, &[0x53, 0x5b], RegSet::EMPTY);
         let rewritten = Rewritten::new(&file, &plan).unwrap();
@@ -332,6 +432,29 @@ fn knows_who_keeps_something_below_rsp() {
     let error = check("keep").unwrap_err();
     assert!(
         error.reason.contains("writes to the program's stack"),
+        "{error}"
+    );
+}
+
+/// A push below the red zone is right where rsp leads to a stack, and wrong where it may lead to data.
+#[test]
+fn knows_where_rsp_may_lead_to_data() {
+    const PUSH: [u8; 15] = [
+        0x48, 0x8d, 0x64, 0x24, 0x80, // lea rsp, [rsp - 128]
+        0x53, 0x5b, // push rbx; pop rbx
+        0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, // lea rsp, [rsp + 128]
+    ];
+    let file = program("data", &["-O2", NO_FRAMES]);
+    let check = |live| {
+        let plan = inserted_in("pops", &PUSH, live);
+        let rewritten = Rewritten::new(&file, &plan).unwrap();
+        rewritten.check(&rewritten.output)
+    };
+    check(RegSet::EMPTY).unwrap();
+    // rcx holds the word behind the `pop` alone.
+    let error = check(RegSet::gpr(1)).unwrap_err();
+    assert!(
+        error.reason.contains("the program may keep data"),
         "{error}"
     );
 }

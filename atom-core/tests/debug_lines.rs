@@ -7,6 +7,7 @@ use std::process::Command;
 
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
+use atom_core::image::separate;
 
 const SOURCE: &str = r#"
 #include "part.h"
@@ -154,6 +155,65 @@ fn separate_file() {
         let image = Image::open(&path.join("app")).expect("a program");
         assert!(DebugLines::new(&image).is_empty());
     }
+}
+
+/// Names of the procedures of the program `app` that its symbols give.
+fn names(folder: &Path) -> Vec<String> {
+    let image = Image::open(&folder.join("app")).expect("a program");
+    let functions = image.symbols.iter().filter(|s| s.is_func && s.address != 0);
+    functions.map(|s| s.name.clone()).collect()
+}
+
+#[test]
+fn names_of_a_separate_file() {
+    let folder = compiled("gcc", &["-g", "-Wl,--build-id"]);
+    let path = folder.path();
+    let own = names(path);
+    assert!(own.iter().any(|name| name == "f17"));
+    run(path, "objcopy", &["--only-keep-debug", "app", "app.debug"]);
+    run(path, "strip", &["app"]);
+    assert!(names(path).is_empty());
+    let file = path.join("app");
+    let id = separate::missing(&file).expect("a build id");
+    // As debuginfod's client keeps it.
+    let kept = path.join("cache").join(&id);
+    std::fs::create_dir_all(&kept).expect("a folder");
+    std::fs::copy(path.join("app.debug"), kept.join("debuginfo")).expect("a copy");
+    // SAFETY: variables are read only by functions of std, which has a lock for them.
+    unsafe { std::env::set_var("DEBUGINFOD_CACHE_PATH", path.join("cache")) };
+    assert_eq!(names(path), own);
+    assert_eq!(separate::missing(&file), None);
+    assert!(separate::candidates(&file).contains(&kept.join("debuginfo")));
+    // SAFETY: as above.
+    unsafe { std::env::remove_var("DEBUGINFOD_CACHE_PATH") };
+    run(path, "objcopy", &["--add-gnu-debuglink=app.debug", "app"]);
+    assert_eq!(names(path), own);
+    // A program of the same build id whose code was moved has other addresses.
+    let text = "--change-section-address=.text+0x100";
+    run(path, "objcopy", &[text, "app.debug", "moved.debug"]);
+    std::fs::rename(path.join("moved.debug"), path.join("app.debug")).expect("a file");
+    assert!(names(path).is_empty());
+}
+
+#[test]
+fn names_inside_the_program() {
+    let folder = compiled("gcc", &["-g"]);
+    let path = folder.path();
+    let own = names(path);
+    // As Fedora's find-debuginfo does it, but with all symbols.
+    let mini = ["--strip-debug", "--remove-section=.comment", "app", "mini"];
+    run(path, "objcopy", &mini);
+    run(path, "xz", &["mini"]);
+    run(path, "strip", &["app"]);
+    assert!(names(path).is_empty());
+    let section = "--add-section=.gnu_debugdata=mini.xz";
+    run(path, "objcopy", &[section, "app"]);
+    assert_eq!(names(path), own);
+    // Damage is no symbol table.
+    std::fs::write(path.join("mini.xz"), b"\xfd7zXZ\0damaged").expect("a file");
+    run(path, "strip", &["-R", ".gnu_debugdata", "app"]);
+    run(path, "objcopy", &[section, "app"]);
+    assert!(names(path).is_empty());
 }
 
 #[test]

@@ -145,8 +145,9 @@ fn ask(program: &Path, args: &[&str]) {
         lines: &lines,
         selected: None,
         is_global: true,
+        known: 1,
     };
-    tool.instrument(&[application], &args, &failed)
+    tool.instrument(&[application], &args, Default::default(), &failed)
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
 }
 

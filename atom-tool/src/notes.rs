@@ -60,6 +60,8 @@ thread_state! {
         limit: ThreadCell<u64>,
         /// Number of the thread whose notes these are.
         thread: ThreadCell<u32>,
+        /// In the place of padding, whose contents would differ from one run of the instrument routine to the next.
+        unused: ThreadCell<u32>,
         /// Address of the tool's state for this buffer.
         state: ThreadCell<u64>,
         /// Not 0 while the thread makes no notes.
@@ -80,6 +82,7 @@ impl NoteBuffer {
             cursor: ThreadCell::new(0),
             limit: ThreadCell::new(0),
             thread: ThreadCell::new(0),
+            unused: ThreadCell::new(0),
             state: ThreadCell::new(0),
             paused: ThreadCell::new(0),
         }

@@ -325,6 +325,17 @@ impl<'a> Program<'a> {
         MarkTable::new(self, rows)
     }
 
+    /// Says that strings and arrays which this routine passes at ProgramBefore may be replaced by longer ones while the program
+    /// runs. Under `atom run` a library that the program opens is added to the process: the instrument routine runs again, with the
+    /// library behind the other objects, and what it passes at ProgramBefore and ProgramAfter then is found where it was
+    /// before. The routines must keep the parameters themselves (an `Array`, `Sites`), look into them each time they need them, and
+    /// give everything that they number the same numbers again. Without this, a tool whose arguments at ProgramBefore
+    /// depend on the number of procedures does not see such libraries; arguments at ProgramAfter may always become longer.
+    pub fn tables_may_grow(&self) {
+        let host = self.host();
+        (host.tables_may_grow)(host.context);
+    }
+
     /// Adds bytes to the instrumented program's file, by which other programs recognise it. Nothing loads them.
     pub fn sign(&self, bytes: &[u8]) {
         let host = self.host();

@@ -25,7 +25,7 @@ impl<T> Shared<T> {
 
     /// Calls `work` under the lock, with signals blocked. It must not call this method of the same value.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        self.with_blocked(&Uninterrupted::begin(), work)
+        Uninterrupted::run(|signals_wait| self.with_blocked(signals_wait, work))
     }
 
     /// As [`Shared::with`], where signals are blocked already.

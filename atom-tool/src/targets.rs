@@ -5,9 +5,9 @@
 //! handler or another thread may interrupt at any instruction, and finds each entry either free or
 //! taken.
 //!
-//! Layout of the placed data: the number of rows, then the rows, then the shared table, then for each row the
-//! number of transfers to targets for which no entry was free. The last two count, so they are zeros in a forked
-//! child again; the targets in rows stay.
+//! Three pieces of data are placed: the shared table; for each row the number of transfers to targets for which no entry
+//! was free; and the number of rows with the rows. The first two count, so they are zeros in a forked child again; the
+//! targets in rows stay. Rows lead to the other pieces by distances, so each piece can become longer at its end.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -38,7 +38,9 @@ struct Row {
     /// Run-time address of the site; 0 until it is executed.
     place: AtomicU64,
     /// Distance from here to the shared table in bytes.
-    shared: u64,
+    shared: i64,
+    /// Distance from here to the row's number of transfers to targets without an entry.
+    other: i64,
 }
 
 impl Row {
@@ -62,17 +64,18 @@ impl Row {
         // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
         unsafe {
             std::ptr::from_ref(self)
-                .byte_add(self.shared as usize)
+                .byte_offset(self.shared as isize)
                 .cast()
         }
     }
 
     /// Number of transfers to targets for which no entry was free.
     fn other(&self) -> &AtomicU64 {
-        // SAFETY: a number for each row lies behind the table.
+        // SAFETY: the number lies at that distance, as `TargetTable::new` laid it out.
         unsafe {
-            let numbers = self.table().add(SHARED).cast::<AtomicU64>();
-            &*numbers.add(self.site as usize - 1)
+            &*std::ptr::from_ref(self)
+                .byte_offset(self.other as isize)
+                .cast::<AtomicU64>()
         }
     }
 }
@@ -102,23 +105,25 @@ pub struct TargetAt {
 impl TargetTable {
     pub(crate) fn new(program: &Program<'_>, sites: &[u64]) -> Self {
         let row = size_of::<Row>();
-        let shared = HEADER + sites.len() * row;
-        let counts = match sites.len() {
-            0 => 0,
-            rows => SHARED * size_of::<Shared>() + rows * size_of::<u64>(),
-        };
-        let size = shared + counts;
+        let counted =
+            |size: usize| program.place_counts("targets of calls", &vec![0; size], size, size);
+        let shared = counted(SHARED * size_of::<Shared>());
+        let others = counted(size_of_val(sites));
+        let size = HEADER + sites.len() * row;
+        // Where the rows will lie: an empty piece takes no room.
+        let offset = program.place("targets of calls", &[], 0);
         let mut bytes = Vec::with_capacity(size);
         bytes.extend((sites.len() as u64).to_le_bytes());
         for (i, pc) in sites.iter().enumerate() {
             bytes.resize(HEADER + i * row + WAYS * size_of::<u64>(), 0);
-            let distance = (shared - HEADER - i * row) as u64;
-            for word in [i as u64 + 1, *pc, 0, distance] {
+            let own = offset.wrapping_add((HEADER + i * row) as u64);
+            let other = others.wrapping_add((i * size_of::<u64>()) as u64);
+            let distances = [shared, other].map(|at| at.wrapping_sub(own));
+            for word in [i as u64 + 1, *pc, 0, distances[0], distances[1]] {
                 bytes.extend(word.to_le_bytes());
             }
         }
-        bytes.resize(size, 0);
-        let offset = program.place_counts("targets of calls", &bytes, size, counts);
+        let offset = program.place("targets of calls", &bytes, size);
         Self {
             offset,
             rows: sites.len(),
@@ -239,16 +244,15 @@ impl AllTargets {
     }
 
     fn transfers_by(self, counts: impl Fn(usize) -> [u64; WAYS]) -> Vec<Transfer> {
-        // SAFETY: values of this type are made only by `atom`, which points them to a
-        // table that `TargetTable::new` laid out: the number of rows, the rows, the shared entries.
+        // SAFETY: values of this type are made only by `atom`, which points them to the rows that `TargetTable::new` laid
+        // out, with their number in front; the first row leads to the shared table.
         let (rows, shared): (&[Row], &[Shared]) = unsafe {
             let count = *self.0 as usize;
-            let rows = self.0.byte_add(HEADER).cast::<Row>();
-            let entries = if count == 0 { 0 } else { SHARED };
-            (
-                std::slice::from_raw_parts(rows, count),
-                std::slice::from_raw_parts(rows.add(count).cast(), entries),
-            )
+            let rows = std::slice::from_raw_parts(self.0.byte_add(HEADER).cast::<Row>(), count);
+            let shared = rows.first().map_or(&[][..], |row| {
+                std::slice::from_raw_parts(row.table(), SHARED)
+            });
+            (rows, shared)
         };
         let mut all = Vec::new();
         let mut add = |row: &Row, target: u64, count: u64| {
@@ -291,17 +295,19 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// A table as the instrument side would place it.
+    /// The rows as the instrument side would place them, with the shared table and the other numbers behind them.
     fn table(sites: &[u64]) -> &'static mut [u64] {
         let row = size_of::<Row>() / 8;
         let shared = 1 + sites.len() * row;
-        let mut words = vec![0; shared + SHARED * 3 + sites.len()];
+        let others = shared + SHARED * 3;
+        let mut words = vec![0; others + sites.len()];
         words[0] = sites.len() as u64;
         for (i, pc) in sites.iter().enumerate() {
             let at = 1 + i * row;
             words[at + WAYS] = i as u64 + 1;
             words[at + WAYS + 1] = *pc;
             words[at + WAYS + 3] = ((shared - at) * 8) as u64;
+            words[at + WAYS + 4] = ((others + i - at) * 8) as u64;
         }
         words.leak()
     }

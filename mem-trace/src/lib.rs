@@ -49,7 +49,7 @@ pub use write::{Stream, chunk, describe, descriptions, objects};
 /// The first bytes of a file. The last one but one is the format's version.
 pub const MAGIC: &[u8; 8] = b"ATOMMT\x03\n";
 
-/// Kind of a chunk: objects.
+/// Kind of a chunk: objects, which follow those of earlier chunks of this kind.
 const OBJECTS: u8 = 1;
 /// Kind of a chunk: descriptions of batches.
 const BATCHES: u8 = 2;

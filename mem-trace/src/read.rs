@@ -250,7 +250,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The objects of the process by their numbers, as far as they were read: they come before all references.
+    /// The objects of the process by their numbers, as far as they were read: each comes before the first reference of its code.
     pub fn objects(&self) -> &[Object] {
         &self.objects
     }

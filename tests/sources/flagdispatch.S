@@ -1,6 +1,7 @@
 // Jumps through tables of pointers with flags live: to labels of the same procedure that read
 // what the comparison before the jump left, and, in a tail call, to a procedure that takes
 // the carry as its argument. A loop around one that leaves no flag live counts as well.
+// missed: main
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0-strip
 // stdout: equal 50 below 50 above 100 carry 100 plain 302
         .text

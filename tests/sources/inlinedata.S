@@ -1,7 +1,7 @@
 // A call that is followed by data: the callee pops its return address, reads
 // the string there, and goes on behind it.
-// missed: main
-// variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0-strip
+// missed: main skip_string
+// variants: gcc-O0 gcc-O0-static gcc-O0-nopie gcc-O0-strip gcc-O0-static-strip gcc-O0-nopie-strip clang-O0-strip
 // stdout: Hello and World
 // count: skip_string 2
         .text

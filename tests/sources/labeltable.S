@@ -1,10 +1,11 @@
 // Jumps through tables of distances from a label, as glibc's printf has them: with a table of bytes that gives
 // the index, with one register for the table and then for the label, and with a comparison that gives the number
 // of entries. Two procedures stay in place: the label of one comes from another block, and the jump of
-// the other serves two labels.
+// the other serves two labels. And a table of 64-bit distances from itself, as GHC has them: one instruction loads
+// and adds.
 // missed: far either
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0
-// stdout: letters 344 again 1200 bound 180 far 117 either 140
+// stdout: letters 344 again 1200 bound 180 far 117 either 140 added 140
         .text
         .type letters, @function
 // The value of the character in edi: 10 for `a`, 20 for `b`, 1 for `-`, 3 for all others.
@@ -114,6 +115,28 @@ either_second: nop
         ret
         .size either, .-either
 
+// edi from 8 to 10: 2, 4 or 8, else 0.
+        .type added, @function
+added:  movl %edi, %ecx
+        xorl %eax, %eax
+        cmpq $11, %rcx
+        jae 0f
+        cmpq $8, %rcx
+        jb 0f
+        addq $-8, %rcx
+        leaq wide(%rip), %rdx
+        addq (%rdx,%rcx,8), %rdx
+        jmp *%rdx
+        .byte 6
+added_first: movl $2, %eax
+        ret
+        .byte 6
+added_second: movl $4, %eax
+        ret
+added_third: movl $8, %eax
+0:      ret
+        .size added, .-added
+
         .globl main
         .type main, @function
 main:   pushq %rbx
@@ -129,6 +152,7 @@ main:   pushq %rbx
         xorl %r14d, %r14d
         xorl %r15d, %r15d
         xorl %ebp, %ebp
+        movl $0, (%rsp)
 0:      leaq text(%rip), %rax
         movzbl (%rax,%rbx), %edi
         call letters
@@ -151,10 +175,14 @@ main:   pushq %rbx
         andl $1, %edi
         call either
         addl %eax, %ebp
+        movl %ebx, %edi
+        andl $3, %edi
+        addl $8, %edi
+        call added
+        addl %eax, (%rsp)
         incl %ebx
         cmpl $40, %ebx
         jne 0b
-        movl %ebp, (%rsp)
         leaq format(%rip), %rdi
         movl %r12d, %esi
         movl %r13d, %edx
@@ -185,11 +213,13 @@ distant:
         .long 0, far_second-far_first
 twofold:
         .long 8
+        .p2align 3
+wide:   .quad added_first-wide, added_second-wide, added_third-wide
 bytes:  .fill 13, 1, 0
         .byte 2
         .fill 51, 1, 0
         .byte 1, 3
         .fill 29, 1, 0
 kinds:  .byte 1, 2, 0
-format: .asciz "letters %d again %d bound %d far %d either %d\n"
+format: .asciz "letters %d again %d bound %d far %d either %d added %d\n"
         .section .note.GNU-stack, "", @progbits

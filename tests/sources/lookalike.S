@@ -1,6 +1,7 @@
 // What looks as if return addresses were data, and is not: a memory barrier that adds 0
 // to the word at the top of the stack, and a table of functions whose entries look like
 // descriptors of frames, where some functions lie behind a call that does not return.
+// missed: main
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0-strip
 // stdout: sum 3300
         .text

@@ -1,5 +1,5 @@
 // A procedure that is not understood jumps into the middle of one that is.
-// missed: computed
+// missed: computed shared victim
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0 gcc-O0-strip
 // stdout: 12 22 7
         .text

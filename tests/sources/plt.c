@@ -1,6 +1,6 @@
 // Calls into libraries by every linkage: lazy PLT, bind-now, -fno-plt, through
 // pointers taken of library functions, qsort and bsearch with call-backs.
-// variants: gcc-O2-lazy gcc-O2-bindnow gcc-O2-noplt gcc-O2-nopie gcc-O2-nopie-lazy gcc-O2-static clang-O2 clang-O2-noplt gcc-O2-cet gcc-O2-lld gcc-O2-lld-retpolineplt gcc-O2-gold gcc-O2-strip
+// variants: gcc-O2-lazy gcc-O2-bindnow gcc-O2-noplt gcc-O2-nopie gcc-O2-nopie-lazy gcc-O2-static clang-O2 clang-O2-noplt gcc-O2-cet gcc-O2-lld gcc-O2-lld-retpolineplt gcc-O2-gold gcc-O2-mold-lazy gcc-O2-strip
 // counts-not: gcc-O2-lld-retpolineplt
 // stdout: apple,banana,cherry,date,elderberry found cherry len 5 upper ABC abs 7 env set
 #include <ctype.h>

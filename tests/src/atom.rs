@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::cache;
+use crate::elf;
 use crate::error::{Error, Result};
 use crate::outcome::{Setting, run};
 use crate::source::End;
@@ -33,6 +34,8 @@ pub enum Job {
     Tool(String, Vec<String>),
     /// A job done for the program with all that it loads, and with these libraries that it may load later.
     Whole(Box<Job>, Vec<PathBuf>),
+    /// A job with more options of the command.
+    With(Box<Job>, Vec<String>),
 }
 
 /// Cost of one instrumentation.
@@ -104,6 +107,11 @@ fn words(job: &Job, strict: bool) -> Vec<String> {
         words.extend(self::words(job, strict));
         return words;
     }
+    if let Job::With(job, more) = job {
+        words.extend(more.iter().cloned());
+        words.extend(self::words(job, strict));
+        return words;
+    }
     if strict {
         add(&["--strict", "--check"]);
     }
@@ -131,7 +139,7 @@ fn words(job: &Job, strict: bool) -> Vec<String> {
             add(&["--tool", name, "--"]);
             words.extend(options.iter().cloned());
         }
-        Job::Whole(..) => {}
+        Job::Whole(..) | Job::With(..) => {}
     }
     words
 }
@@ -144,6 +152,7 @@ fn tool(job: &Job) -> Option<&str> {
         Job::Branch(_) => Some("branch"),
         Job::Tool(name, _) => Some(name),
         Job::Whole(job, _) => Some(tool(job).unwrap_or("empty")),
+        Job::With(job, _) => tool(job),
     }
 }
 
@@ -172,9 +181,19 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
             _ => error,
         });
     }
-    Ok(Made {
-        seconds,
-        report: read_report(&report),
+    let report = read_report(&report);
+    compare_files(program, out, &report)?;
+    Ok(Made { seconds, report })
+}
+
+/// Compares each file that was written with its original.
+fn compare_files(program: &Path, out: &Path, report: &serde_json::Value) -> Result<()> {
+    let Some(objects) = report["objects"].as_array() else {
+        return elf::compare(program, out);
+    };
+    objects.iter().try_for_each(|object| {
+        let path = |which: &str| Path::new(object[which]["path"].as_str().unwrap_or_default());
+        elf::compare(path("original"), path("output"))
     })
 }
 

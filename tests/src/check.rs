@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::atom::{self, Job};
+use crate::corpus::drawn;
 use crate::counts::{Missed, Symbols, compare_branch, compare_icount, read_branch, read_icount};
 use crate::depth;
 use crate::error::{Error, Result};
@@ -19,7 +20,9 @@ use crate::stepper::{self, Options, Process};
 /// Folders of the original and its rewrites. All names have the same length, because the
 /// length of the path moves the stack, and start-up code loops over the path.
 const ORIGINAL: &str = "orig0";
-const JOBS: [&str; 6] = ["empty", "moved", "half1", "half2", "icnt0", "brnch"];
+const JOBS: [&str; 8] = [
+    "empty", "moved", "half1", "half2", "icnt0", "brnch", "homes", "drawn",
+];
 const VALUES: &str = "trace";
 /// Rewrites of some procedures only.
 const PARTLY: &str = "part0";
@@ -91,7 +94,7 @@ impl<'a> Case<'a> {
         )
     }
 
-    /// Checks that the rewrites without a tool and with both tools behave like the original, and the original as its
+    /// Checks that the rewrites without a tool and with tools behave like the original, and the original as its
     /// source states.
     fn behaviour(&self, failures: &mut Vec<String>) -> Result<()> {
         let fixed = self.source.pristine;
@@ -124,16 +127,18 @@ impl<'a> Case<'a> {
         for (folder, index) in JOBS.iter().zip(0..) {
             let out = self.folder.join(folder).join("prog");
             let output = self.output(folder, "%p");
+            let _lock = crate::lock::exclusive(&self.folder.join(folder).join("lock"))?;
             let job = match index {
                 0 => Job::Empty,
                 1 => Job::Moved,
                 2 | 3 => Job::Half(index),
                 4 => Job::Icount(output),
-                _ => Job::Branch(output),
+                5 => Job::Branch(output),
+                6 => Job::With(Box::new(Job::Moved), vec!["--original-returns".into()]),
+                _ => self.drawn(&out, &output)?,
             };
-            let _lock = crate::lock::exclusive(&self.folder.join(folder).join("lock"))?;
             if let Err(e) = atom::instrument_once(&self.original(), &out, &job, true) {
-                failures.push(format!("{}: {e}", self.label(folder)));
+                failures.push(format!("{} {job:?}: {e}", self.label(folder)));
                 continue;
             }
             for (r, original) in self.source.runs.iter().zip(&originals) {
@@ -145,6 +150,21 @@ impl<'a> Case<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A rewrite by a shipped tool that accepts the program, drawn by the build's name. It is made as `out`, and its
+    /// figures go to `output`.
+    fn drawn(&self, out: &Path, output: &Path) -> Result<Job> {
+        for words in drawn::tools(1, &self.label("")) {
+            let job = drawn::job(words, output);
+            let made = atom::instrument_once(&self.original(), out, &job, true);
+            let is_refused = |e: &Error| e.reason.contains("running the tool (");
+            if !made.as_ref().is_err_and(is_refused) {
+                return Ok(job);
+            }
+        }
+        let reason = "each tool refuses it";
+        Err(Error::new("drawing a tool", reason).file(self.original()))
     }
 
     /// Output file of a job's tool; jobs that run at the same time have different names.
@@ -223,7 +243,7 @@ impl<'a> Case<'a> {
         self.stated_counts(failures)?;
         let truth = self.truth()?;
         let symbols = self.symbols()?;
-        for folder in &JOBS[4..] {
+        for folder in &JOBS[4..6] {
             let out = self.folder.join(folder).join("prog");
             let icount = *folder == JOBS[4];
             let pattern = self.output(folder, "%p");

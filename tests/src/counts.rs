@@ -81,6 +81,46 @@ pub fn read_flow(path: &Path) -> Result<u64> {
     number(path, last.get(2))
 }
 
+/// What `textreads` saw.
+#[derive(Clone, Debug)]
+pub struct TextReads {
+    /// Number of loads.
+    pub loads: u64,
+    /// Number of loads from the text of an object.
+    pub from_text: u64,
+    /// The loads of changed text: address of the instruction, and of the byte.
+    pub changed: Vec<[String; 2]>,
+}
+
+/// Reads the output of `textreads` without a judgement.
+pub fn text_reads(path: &Path) -> Result<TextReads> {
+    let mut lines = lines(path)?;
+    let last = lines.pop().filter(|l| l[0] == "loads");
+    let last =
+        last.ok_or_else(|| Error::new("reading the tool's output", "it is cut short").file(path))?;
+    let pair = |line: Vec<String>| <[String; 2]>::try_from(line).unwrap_or_default();
+    Ok(TextReads {
+        loads: number(path, last.get(1))?,
+        from_text: number(path, last.get(2))?,
+        changed: lines.into_iter().map(pair).collect(),
+    })
+}
+
+/// Reads the output of `textreads`. A load of changed text is an error.
+pub fn read_text_reads(path: &Path) -> Result<TextReads> {
+    let reads = text_reads(path)?;
+    match reads.changed.first() {
+        None => Ok(reads),
+        Some([pc, address]) => {
+            let reason = format!(
+                "{} loads read text that has been overwritten: the one at {pc} reads {address}",
+                reads.changed.len()
+            );
+            Err(Error::new("looking at loads", reason).file(path))
+        }
+    }
+}
+
 /// Reads the output of `branch`; branches that never ran are left out.
 pub fn read_branch(path: &Path) -> Result<BTreeMap<u64, BranchCount>> {
     let mut counts = BTreeMap::new();
@@ -198,11 +238,23 @@ pub struct Gap {
 impl Missed {
     /// Reads the gaps from the report of `atom --report`.
     pub fn from_report(report: &serde_json::Value) -> Missed {
+        Self::listed(&report["procedures"]["list"])
+    }
+
+    /// Reads the gaps from what `atom show` says of a program.
+    pub fn of(program: &Path) -> Result<Missed> {
+        let mut command = std::process::Command::new(crate::atom::command()?);
+        let output = command.args(["show", "--json"]).arg(program).output();
+        let fail = |reason: String| Error::new("asking for procedures", reason).file(program);
+        let output = output.map_err(|e| fail(e.to_string()))?;
+        let shown: serde_json::Value =
+            serde_json::from_slice(&output.stdout).map_err(|e| fail(e.to_string()))?;
+        Ok(Self::listed(&shown["procedures"]))
+    }
+
+    fn listed(list: &serde_json::Value) -> Missed {
         let text = |v: &serde_json::Value| v.as_str().unwrap_or_default().to_string();
-        let list = report["procedures"]["list"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
         let gaps = list
             .iter()
             .filter(|p| p["status"] != "full")

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Shorthand for a result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -56,3 +57,15 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The exit code of a command that judges: success if nothing was found. An error is told with the command's name.
+pub fn exit_code(command: &str, done: Result<bool>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{command}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

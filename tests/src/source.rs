@@ -219,9 +219,12 @@ impl Source {
             let options: &[&str] = match part {
                 _ if family == "rustc" => match part {
                     "O0" => &["-Copt-level=0"],
+                    "O1" => &["-Copt-level=1"],
                     "O2" => &["-Copt-level=2"],
                     "O3" => &["-Copt-level=3"],
                     "strip" => &["-Cstrip=symbols"],
+                    "fp" => &["-Cforce-frame-pointers=yes"],
+                    "lto" => &["-Clto=fat"],
                     "nopie" => &["-Crelocation-model=static"],
                     "static" => &["-Ctarget-feature=+crt-static", "-Crelocation-model=static"],
                     "staticpie" => &["-Ctarget-feature=+crt-static"],
@@ -250,35 +253,38 @@ impl Source {
                 "nofp" => &["-fomit-frame-pointer"],
                 "lto" => &["-flto"],
                 "cet" => &["-fcf-protection=full"],
+                "clash" => &["-fstack-clash-protection"],
+                "noasync" => &["-fno-asynchronous-unwind-tables"],
                 "bindnow" => &["-Wl,-z,now"],
                 "lazy" => &["-Wl,-z,lazy"],
                 "noplt" => &["-fno-plt"],
                 "gold" => &["-fuse-ld=gold"],
                 "lld" => &["-fuse-ld=lld"],
+                "mold" => &["-fuse-ld=mold"],
+                "icf" => &["-ffunction-sections", "-Wl,--icf=all"],
                 "retpolineplt" => &["-Wl,-z,retpolineplt"],
                 "sections" => &[
                     "-ffunction-sections",
                     "-fdata-sections",
                     "-Wl,--gc-sections",
                 ],
+                "pg" => &["-pg"],
+                "fentry" => &["-pg", "-mfentry"],
                 "large" => &["-mcmodel=large"],
                 "align1" => &["-falign-functions=1"],
                 "cold" => &["-freorder-blocks-and-partition", "-freorder-functions"],
                 _ => return Err(format!("no modifier \"{part}\"")),
             };
-            match part {
-                "gold" => needed("ld.gold")?,
-                "lld" => needed("ld.lld")?,
-                _ => {}
+            if let "gold" | "lld" | "mold" = part {
+                needed(&format!("ld.{part}"))?;
             }
             early.extend(options.iter().map(|s| s.to_string()));
         }
         for flag in &self.cflags {
             // Libraries must follow the source.
-            if flag.starts_with("-l") {
-                late.push(flag.clone())
-            } else {
-                early.push(flag.clone())
+            match flag.starts_with("-l") {
+                true => late.push(flag.clone()),
+                false => early.push(flag.clone()),
             }
         }
         command.args(early);
@@ -335,6 +341,8 @@ pub fn all() -> Result<Vec<Source>> {
     for entry in std::fs::read_dir(&folder).map_err(fail)? {
         paths.push(entry.map_err(fail)?.path());
     }
+    // Sources of other languages have a folder of their own.
+    paths.retain(|path| path.is_file());
     paths.sort();
     paths.iter().map(|p| Source::read(p)).collect()
 }

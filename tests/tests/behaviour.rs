@@ -1,6 +1,6 @@
 //! Rewritten test programs behave like their originals: with no procedure moved, with
-//! all moved, with half of them moved, and with both tools. Unused old text is
-//! filled with traps.
+//! all moved, with half of them moved, with *icount*, *branch*, and a tool drawn from all. Unused old
+//! text is filled with traps.
 
 use atom_tests::check::{Check, check};
 
@@ -26,19 +26,26 @@ programs! {
     avx512_s: "avx512.S",
     behind_s: "behind.S",
     callpop_s: "callpop.S",
+    changedreturn_s: "changedreturn.S",
+    cfi_s: "cfi.S",
     coldpop_s: "coldpop.S",
     constructors_cc: "constructors.cc",
+    conventions_c: "conventions.c",
+    counted_s: "counted.S",
     datatext_s: "datatext.S",
     deep_c: "deep.c",
     discard_s: "discard.S",
     ends_c: "ends.c",
     entries_s: "entries.S",
+    epilogues_cc: "epilogues.cc",
+    epilogues_rs: "epilogues.rs",
     exceptions_cc: "exceptions.cc",
     exec_c: "exec.c",
     flags_s: "flags.S",
     go_go: "go.go",
     gocount_go: "gocount.go",
     goheap_go: "goheap.go",
+    halves_s: "halves.S",
     hardened_c: "hardened.c",
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",
@@ -53,10 +60,12 @@ programs! {
     midinsn_s: "midinsn.S",
     nested_c: "nested.c",
     opaque_s: "opaque.S",
+    passed_s: "passed.S",
     plt_c: "plt.c",
     points_c: "points.c",
     poppedreturn_s: "poppedreturn.S",
     preinit_c: "preinit.c",
+    profiled_c: "profiled.c",
     order_s: "order.S",
     ownheaders_c: "ownheaders.c",
     pristine_c: "pristine.c",
@@ -74,7 +83,9 @@ programs! {
     signals_c: "signals.c",
     small_c: "small.c",
     startup_s: "startup.S",
+    spdata_c: "spdata.c",
     strings_c: "strings.c",
+    tagged_s: "tagged.S",
     textrel_s: "textrel.S",
     threads_c: "threads.c",
     thrown_cc: "thrown.cc",
@@ -82,6 +93,7 @@ programs! {
     unwind_c: "unwind.c",
     unwinding_c: "unwinding.c",
     traps_c: "traps.c",
+    twotables_s: "twotables.S",
     unfound_s: "unfound.S",
     unreachable_c: "unreachable.c",
     values_s: "values.S",

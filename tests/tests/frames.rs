@@ -89,6 +89,19 @@ fn each_instruction_of_a_program_leads_to_its_caller() {
 }
 
 #[test]
+fn epilogues_and_written_descriptions_lead_to_their_callers() {
+    let jobs: [(&str, &[&str]); 2] = [("icount", &[]), ("calltree", &[])];
+    judge("cfi.S", &["gcc-O0"], &jobs, 400);
+    judge(
+        "halves.S",
+        &["gcc-O0"],
+        &[("cache", &[]), ("calltree", &[])],
+        200,
+    );
+    judge("epilogues.cc", &["clang-O2"], &jobs, 400);
+}
+
+#[test]
 fn guards_of_threads_lead_to_their_callers() {
     judge("small.c", &["gcc-O2"], &[("threadcheck", &[])], 20);
 }

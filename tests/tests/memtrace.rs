@@ -148,7 +148,7 @@ fn one_thread(case: &Case<'_>, source: &Source, options: &[&str]) -> (Vec<Refere
     let _ = std::fs::remove_file(&file);
     let mut all = vec!["--output".to_owned(), file.display().to_string()];
     all.extend(options.iter().map(|option| (*option).to_owned()));
-    let missed = run(case, source, "memtrace", "memins", &all);
+    let missed = run(case, source, "memtrace", "memin", &all);
     (trace(&file).remove(&1).unwrap_or_default(), missed)
 }
 

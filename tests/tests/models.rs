@@ -70,6 +70,7 @@ tests_of_programs! {
     asmpush_c: "asmpush.c",
     callpop_s: "callpop.S",
     coldpop_s: "coldpop.S",
+    counted_s: "counted.S",
     deep_c: "deep.c",
     flags_s: "flags.S",
     jumps_c: "jumps.c",

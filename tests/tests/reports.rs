@@ -208,6 +208,11 @@ fn atom_run_names_the_report() {
     );
     let ran = atom_run(&["icount"], &program, &["fork", "move"]);
     assert!(
+        said(&ran).contains("report: icount.out (the sum of 2;"),
+        "{ran:?}"
+    );
+    let ran = atom_run(&["--per-process", "icount"], &program, &["fork", "move"]);
+    assert!(
         said(&ran).contains("reports: icount.out, icount.out."),
         "{ran:?}"
     );

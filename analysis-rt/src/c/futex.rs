@@ -1,12 +1,14 @@
 //! Waiting for locks, and ending waits for which no wake-up can come.
 //!
 //! `std`'s locks wait in the kernel until the lock's holder wakes them.
-//! In two situations of instrumented programs no thread can do that:
+//! In three situations of instrumented programs no thread can do that:
 //! - A program with several threads forks while another thread is inside an
 //!   analysis routine. The child has the locked lock but not the thread.
 //! - A signal handler enters analysis code on the thread that holds the lock.
 //!
-//! In both situations the waiter is the only thread of its process. So a wait without a
+//! - The process was killed while a thread held the lock, and the watcher reports.
+//!
+//! The watcher takes such locks over. In the other situations the waiter is the only thread of its process. So a wait without a
 //! time limit is cut into short ones. When one of them runs out and the process has no other thread,
 //! a forked child takes the lock over (its holder does not exist there),
 //! and the original process ends with an explanation instead of hanging.
@@ -16,6 +18,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::process::identity::{self, ProcessKind};
 use crate::sys::call::{call6, getpid, gettid, syscall};
 use crate::sys::fatal::fatal;
+use crate::sys::spin::holders_are_gone;
 
 /// Operation without the private and clock flags.
 const COMMAND: i32 = libc::FUTEX_CMD_MASK;
@@ -62,7 +65,7 @@ pub(crate) unsafe fn call(a: [usize; 6]) -> isize {
     if r != -(libc::ETIMEDOUT as isize) {
         return r;
     }
-    if alone() {
+    if alone() || holders_are_gone() {
         // SAFETY: the caller's promise: a futex word.
         nobody_will_wake(unsafe { &*(a[0] as *const AtomicU32) }, a[2] as u32);
     }
@@ -74,6 +77,9 @@ pub(crate) unsafe fn call(a: [usize; 6]) -> isize {
 fn nobody_will_wake(word: &AtomicU32, value: u32) {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     match identity::kind() {
+        _ if holders_are_gone() => {
+            let _ = word.compare_exchange(value, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
         ProcessKind::Original => fatal(
             "an analysis routine waits for a lock that its own thread holds: \
              a signal handler entered it a second time",

@@ -7,15 +7,20 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use crate::lifecycle::actions::{are_seen, mask_of_faults};
 use crate::lifecycle::totals;
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
-use crate::process::{info, sandbox};
+use crate::process::{dispatch, info, sandbox};
 use crate::sys::call::{gettid, syscall};
 use crate::sys::fatal::exit_now;
+use crate::sys::{processor, signals, spin, stacks};
 use crate::threads::data;
 
 /// How often a second thread looks whether the ending one is done; each look waits for a millisecond.
 const MOST_ROUNDS: usize = 30_000;
+
+/// Size in bytes of the stack on which the calls at the end are made. Pages that are not used take no memory.
+const STACK: usize = 8 << 20;
 
 static FLUSH: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
@@ -66,7 +71,8 @@ fn flush() {
 pub unsafe extern "C" fn finish() {
     // The kernel would end the process at the first system call of the report. The watcher, if there is one, is
     // free to make the calls when the process has ended.
-    if !IS_SILENT.load(Ordering::Relaxed) && sandbox::may_report() {
+    let is_end = !IS_SILENT.load(Ordering::Relaxed) && !dispatch::is_emulated();
+    if is_end && sandbox::may_report() {
         // SAFETY: the caller's promise.
         unsafe { end(ENDED) }
     }
@@ -84,12 +90,13 @@ pub(crate) unsafe fn finish_for_now() {
 }
 
 /// As [`finish`], by the watcher after the application's process has ended without it. Locks that a killed
-/// thread held stay locked.
+/// thread held are taken over.
 ///
 /// # Safety
 /// As for [`finish`]; no thread of the application is there any more.
 pub(crate) unsafe fn finish_for_the_dead() {
     if let Some(process) = identity::state() {
+        spin::take_over_locks();
         let begun = (ENDING, RUNNING);
         process
             .phase
@@ -133,15 +140,27 @@ unsafe fn end(then: u32) {
         }
         Err(_) => return,
     }
-    data::gather();
-    if let Some(info) = info::get() {
-        // SAFETY: `atom` wrote the table, and a function.
-        unsafe {
-            totals::settle(info);
-            (info.program_after)();
-        }
-    }
-    flush();
+    // A fault of a routine is to be told, if its signal does not come to the application.
+    let open = if are_seen() { mask_of_faults() } else { 0 };
+    signals::with_blocked(!open, || {
+        // SAFETY: the work takes no argument. The program may end on any stack, however small.
+        unsafe { stacks::call_with(STACK, report, null_mut()) }
+    });
     process.ender.store(0, Ordering::Release);
     process.phase.store(then, Ordering::Release);
+}
+
+/// Makes the calls at the end.
+unsafe extern "C" fn report(_: *mut c_void) {
+    processor::with_defaults(|| {
+        data::gather();
+        if let Some(info) = info::get() {
+            // SAFETY: `atom` wrote the table, and a function.
+            unsafe {
+                totals::settle(info);
+                (info.program_after)();
+            }
+        }
+        flush();
+    });
 }

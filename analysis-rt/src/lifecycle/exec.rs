@@ -10,6 +10,7 @@ use core::ffi::c_char;
 use crate::c::environment::getenv;
 use crate::c::string::strlen;
 use crate::lifecycle::{end, watcher};
+use crate::process::dispatch;
 use crate::sys::call::syscall;
 
 /// The file to execute is given by its path.
@@ -27,6 +28,9 @@ const MOST: usize = libc::PATH_MAX as usize;
 /// it passes to a function of the `exec` family. `how` is 0 for a path, 1 for
 /// a name, 2 for anything else, which is not looked at.
 pub unsafe extern "C" fn exec(file: *const c_char, how: usize) {
+    if dispatch::is_emulated() {
+        return;
+    }
     // SAFETY: the program passes these arguments to `exec` next; the kernel answers EFAULT to a bad path.
     let may_succeed = match how {
         BY_PATH => unsafe { is_executable(file) },

@@ -11,9 +11,9 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use atom_abi::StartInfo;
 
 use crate::c::environment::set_environment;
-use crate::lifecycle::deaths;
-use crate::process::{identity, info, objects, run};
-use crate::sys::segments;
+use crate::lifecycle::{actions, dispositions, faults};
+use crate::process::{identity, info, objects, run, told};
+use crate::sys::{segments, stacks};
 use crate::threads::data;
 
 /// An entry of an initialiser array.
@@ -47,6 +47,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
         }
         info::set_auxv(end.add(1).cast());
         segments::begin(info::getauxval(libc::AT_HWCAP2 as usize));
+        stacks::begin();
         info::set(info);
         set_environment(envp);
         identity::begin();
@@ -56,8 +57,14 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
         let info = &*info;
         if let Some(process) = info.process.as_ref() {
             objects::begin(process);
-            deaths::begin();
         }
+        if let Some(named) = told::named() {
+            info::replace_auxval(libc::AT_EXECFN as usize, named as usize);
+        }
+        if actions::are_seen() {
+            dispositions::begin();
+        }
+        faults::begin();
         run::show_path();
         let begin = BEGIN.load(Ordering::Acquire);
         if !begin.is_null() {

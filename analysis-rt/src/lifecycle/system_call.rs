@@ -4,7 +4,7 @@
 //! paths is as in the original process. Here the path of an object's original file is replaced by the path
 //! of the instrumented file; the object is known by device, inode, size and time of modification. A link that
 //! leads to the running program is read as the original's. Calls on what signals do go to
-//! [`super::deaths`], calls that map files to [`mapping`], those that execute a program to [`super::follow`].
+//! [`super::dispositions`], calls that map files to [`mapping`], those that execute a program to [`super::follow`].
 
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
@@ -12,8 +12,11 @@ use core::mem::MaybeUninit;
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
 use crate::c::string::strlen;
-use crate::lifecycle::{deaths, follow};
-use crate::process::{filters, mapping, objects, sandbox, table};
+use crate::lifecycle::actions::Context;
+use crate::lifecycle::{dispositions, follow, handlers, last_stack, late};
+use crate::process::{
+    dispatch, filters, mapping, objects, own_file, sandbox, table, text, told, twins,
+};
 use crate::sys::call::{getpid, syscall};
 
 /// Paths by which a process names its own program.
@@ -26,6 +29,10 @@ const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
 pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
     // SAFETY: the caller's promise.
     let call = unsafe { &mut *call };
+    if dispatch::is_emulated() {
+        return;
+    }
+    dispatch::look(call);
     let [first, second, third, fourth, ..] = call.arguments;
     // SAFETY: the caller's promise.
     unsafe {
@@ -33,46 +40,70 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
             libc::SYS_execve => return follow::execve(original(first), second, third),
             libc::SYS_execveat => return follow::execveat(call.arguments),
             libc::SYS_prctl | libc::SYS_seccomp => return filters::look(call),
+            libc::SYS_rt_sigaction => {
+                if dispositions::sigaction(first, second, third, fourth) {
+                    // The call that is left asks nothing, and answers 0.
+                    (call.arguments[1], call.arguments[2]) = (0, 0);
+                }
+                return;
+            }
+            libc::SYS_rt_sigreturn => return handlers::returning(call.stack as *mut Context),
             _ => {}
         }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { own_file::protect(call) };
+    text::look(call);
+    twins::look(call);
+    last_stack::look(call);
+    let link = match call.number as i64 {
+        libc::SYS_readlink => Some((first, &mut call.arguments[0])),
+        libc::SYS_readlinkat => Some((second, &mut call.arguments[1])),
+        _ => None,
+    };
+    if let Some((name, argument)) = link {
+        // SAFETY: as for the functions.
+        if let Some(original) = link_to_original()
+            && unsafe { is_own_program(name) }
+        {
+            *argument = original as usize;
+        }
+        return;
     }
     let Some(process) = table::process() else {
         return;
     };
-    if call.number as i64 == libc::SYS_rt_sigaction {
-        // SAFETY: the caller's promise.
-        if unsafe { deaths::sigaction(first, second, third, fourth) } {
-            // The call that is left asks nothing, and answers 0.
-            (call.arguments[1], call.arguments[2]) = (0, 0);
+    if call.number as i64 == libc::SYS_mmap {
+        if let Some(object) = mapping::mapped(process, call) {
+            text::mapped(object);
         }
         return;
-    }
-    if call.number as i64 == libc::SYS_mmap {
-        return mapping::mapped(process, call);
     }
     if call.number as i64 == libc::SYS_munmap {
         return mapping::unmapped(process, call);
     }
-    let at_working_folder = libc::AT_FDCWD as usize;
-    let (is_link, folder, path) = match call.number as i64 {
-        libc::SYS_open => (false, at_working_folder, 0),
-        libc::SYS_openat => (false, first, 1),
-        libc::SYS_readlink => (true, at_working_folder, 0),
-        libc::SYS_readlinkat => (true, first, 1),
+    let (folder, path) = match call.number as i64 {
+        libc::SYS_open => (libc::AT_FDCWD as usize, 0),
+        libc::SYS_openat => (first, 1),
         _ => return,
     };
     let name = [first, second][path];
     let flags = [second, third][path];
-    let replacement = match is_link {
-        // SAFETY: as for the functions.
-        true => unsafe { is_own_program(name) }.then_some(process.link.ptr),
-        // Objects are only read.
-        false if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY => None,
-        // SAFETY: as for the functions.
-        false => unsafe { object(process, folder, name) }.map(|o| o.instrumented.ptr),
-    };
-    if let Some(replacement) = replacement {
-        call.arguments[path] = replacement as usize;
+    // Objects are only read.
+    if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
+        return;
+    }
+    // SAFETY: as for the functions.
+    if let Some(object) = unsafe { object(folder, name) } {
+        call.arguments[path] = object.instrumented.ptr as usize;
+    }
+}
+
+/// Path of a link that leads to the original program, if there is one.
+fn link_to_original() -> Option<*const u8> {
+    match table::process() {
+        Some(process) => Some(process.link.ptr),
+        None => told::link(),
     }
 }
 
@@ -145,23 +176,57 @@ fn numbered_name(pid: u32, buffer: &mut [u8; MOST_NUMBERED]) -> &[u8] {
     &buffer[at..]
 }
 
-/// The object whose original file a path leads to.
+/// Asks the kernel about the file to which a path leads.
 ///
 /// # Safety
 /// As for [`is_own_program`].
-unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&ObjectInfo> {
+unsafe fn stat(folder: usize, path: usize) -> Option<libc::stat> {
     if !sandbox::is_allowed(libc::SYS_newfstatat) {
         return None;
     }
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel reads the path and writes the structure, or answers with an error.
-    let stat = unsafe {
-        let path = path as *const c_char;
-        if syscall!(libc::SYS_newfstatat, folder, path, stat.as_mut_ptr(), 0) != 0 {
-            return None;
-        }
-        stat.assume_init()
+    unsafe {
+        let answer = syscall!(libc::SYS_newfstatat, folder, path, stat.as_mut_ptr(), 0);
+        (answer == 0).then(|| stat.assume_init())
+    }
+}
+
+/// The object whose original file a path leads to. A library that is no object yet may become one.
+///
+/// # Safety
+/// As for [`is_own_program`].
+unsafe fn object(folder: usize, path: usize) -> Option<&'static ObjectInfo> {
+    // SAFETY: the caller's promise.
+    let stat = unsafe { stat(folder, path) }?;
+    let process = table::process()?;
+    let found = known(process, &stat);
+    if found.is_some() || stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return found;
+    }
+    let path = path as *const c_char;
+    // SAFETY: the kernel has read the path just now.
+    let path = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
+    let is_modified = |o: &ObjectInfo| {
+        let is_it = (o.device, o.inode) == (stat.st_dev, stat.st_ino) || objects::path(o) == path;
+        is_it && o.instrumented.len != 0
     };
+    if table::objects(process).iter().any(is_modified) {
+        objects::warn_of_modified(path);
+    } else if folder == libc::AT_FDCWD as usize || path.starts_with(b"/") {
+        // SAFETY: the interpreter opens the file next; a null stands behind the path.
+        if unsafe { late::add(path, stat.st_ino) }
+            && let Some(found) = known(table::process()?, &stat)
+        {
+            return Some(found);
+        }
+    }
+    objects::note_unknown(path);
+    None
+}
+
+/// The object with this original file, which the interpreter opens next.
+fn known(process: &'static ProcessInfo, stat: &libc::stat) -> Option<&'static ObjectInfo> {
     let is = |o: &ObjectInfo| {
         (o.device, o.inode, o.size) == (stat.st_dev, stat.st_ino, stat.st_size as u64)
             && (o.modified, o.modified_nanoseconds)
@@ -169,22 +234,7 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
             && o.instrumented.len != 0
     };
     let objects = table::objects(process);
-    let found = objects.iter().position(is);
-    let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if found.is_none() && is_file {
-        let path = path as *const c_char;
-        // SAFETY: the kernel has read the path just now.
-        let path = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
-        let is_modified = |o: &ObjectInfo| {
-            let is_it =
-                (o.device, o.inode) == (stat.st_dev, stat.st_ino) || objects::path(o) == path;
-            is_it && o.instrumented.len != 0
-        };
-        if objects.iter().any(is_modified) {
-            objects::warn_of_modified(path);
-        }
-        objects::note_unknown(path);
-    }
-    mapping::opened(process, found?);
-    objects.get(found?)
+    let found = objects.iter().position(is)?;
+    mapping::opened(process, found);
+    objects.get(found)
 }

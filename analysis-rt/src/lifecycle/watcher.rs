@@ -27,8 +27,9 @@ use atom_abi::{PROCESS_GONE, REPORT_NOW};
 use crate::lifecycle::end;
 use crate::process::identity;
 use crate::sys::call::{self, WATCHED, WATCHER, syscall};
+use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
 use crate::sys::memory;
-use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit, with_all_blocked};
+use crate::sys::signals::with_all_blocked;
 
 /// Size of the watcher's stack in bytes. Pages that are not used take no memory.
 const STACK: usize = 2 << 20;

@@ -2,7 +2,7 @@
 
 use crate::process::sandbox;
 use crate::sys::call::{getpid, syscall};
-use crate::sys::signals::KERNEL_SIGSET_SIZE;
+use crate::sys::masks::KERNEL_SIGSET_SIZE;
 
 /// Copies the words at an address of the application, which passes the address to the kernel in its next system
 /// call; false if they cannot be read.

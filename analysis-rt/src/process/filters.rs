@@ -1,13 +1,13 @@
 //! Seccomp filters that the application installs.
 //!
 //! A filter is a program of the classic Berkeley packet filter. Just before the application installs a
-//! filter, the program is run here for each system call's number. A call counts as allowed if the filter lets it pass
-//! or fail, and does not look at its arguments.
+//! filter, the program is run here for each system call's number, to see whether the call passes, fails or ends
+//! the process. A filter that looks at arguments counts as one that may end it.
 
 use atom_abi::SystemCall;
 
 use crate::process::copy::copy_words;
-use crate::process::sandbox::{forbid, is_allowed};
+use crate::process::sandbox::{Effect, forbid, is_allowed};
 use crate::sys::call::syscall;
 use crate::sys::memory;
 
@@ -36,10 +36,13 @@ pub(crate) fn look(call: &SystemCall) {
         _ => return,
     };
     if mode == libc::SECCOMP_MODE_STRICT as usize {
-        forbid(|number| !STRICT.contains(&(number as i64)));
+        forbid(|number| match STRICT.contains(&(number as i64)) {
+            true => Effect::Passes,
+            false => Effect::Ends,
+        });
     } else if mode == libc::SECCOMP_MODE_FILTER as usize && may_install() {
         with_filter(filter, |filter| {
-            forbid(|number| !passes(filter, number as u32));
+            forbid(|number| effect(filter, number as u32).unwrap_or(Effect::Ends));
         });
     }
 }
@@ -88,9 +91,8 @@ const SCRATCH: usize = 16;
 /// `AUDIT_ARCH_X86_64`: the contents of the field `arch`.
 const ARCH: u32 = 0xc000_003e;
 
-/// Runs a filter for a system call; true if the call passes or fails with an error. A filter that reads an argument, or
-/// that is malformed, does not let it pass.
-fn passes(filter: &[u64], number: u32) -> bool {
+/// Runs a filter for a system call. `None` for a filter that reads an argument, or that is malformed.
+fn effect(filter: &[u64], number: u32) -> Option<Effect> {
     let (mut a, mut x, mut scratch) = (0u32, 0u32, [0u32; SCRATCH]);
     let mut at = 0;
     // Jumps lead forward only.
@@ -108,7 +110,7 @@ fn passes(filter: &[u64], number: u32) -> bool {
                 a = match k {
                     0 => number,
                     4 => ARCH,
-                    _ => return false,
+                    _ => return None,
                 }
             }
             (0, 0x00) => a = k,
@@ -121,7 +123,7 @@ fn passes(filter: &[u64], number: u32) -> bool {
             (3, _) if (k as usize) < SCRATCH => scratch[k as usize] = x,
             (4, _) => match alu(code, a, operand) {
                 Some(result) => a = result,
-                None => return false,
+                None => return None,
             },
             (5, _) => {
                 at += match code & 0xf0 {
@@ -135,17 +137,18 @@ fn passes(filter: &[u64], number: u32) -> bool {
             }
             (6, _) => {
                 let action = if code & 0x18 == 0x10 { a } else { k };
-                return matches!(
-                    action & ACTION,
-                    libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG | libc::SECCOMP_RET_ERRNO
-                );
+                return Some(match action & ACTION {
+                    libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG => Effect::Passes,
+                    libc::SECCOMP_RET_ERRNO => Effect::Fails,
+                    _ => Effect::Ends,
+                });
             }
             (7, 0x07) => x = a,
             (7, 0x87) => a = x,
-            _ => return false,
+            _ => return None,
         }
     }
-    false
+    None
 }
 
 /// Size of `struct seccomp_data` in bytes.

@@ -50,9 +50,19 @@ pub fn start_pid() -> u32 {
     START_PID.load(Ordering::Relaxed)
 }
 
-/// The number of this process: differs from [`start_pid`] in a forked child.
+/// The number of this process: differs from [`start_pid`] in a forked child. A child in its parent's memory works for
+/// its parent, and has the parent's number here.
 pub fn pid() -> u32 {
-    getpid()
+    // SAFETY: null, or a page that stays mapped.
+    let page = unsafe { STATE.load(Ordering::Acquire).as_ref() };
+    let is_new = |page: &ProcessState| page.pid.load(Ordering::Acquire) == 0;
+    if page.is_some_and(is_new) {
+        state();
+    }
+    match page {
+        Some(page) if WIPED_ON_FORK.load(Ordering::Relaxed) => page.pid.load(Ordering::Acquire),
+        _ => getpid(),
+    }
 }
 
 /// The effective user of this process.
@@ -129,6 +139,11 @@ pub(crate) fn state() -> Option<&'static ProcessState> {
 pub(crate) fn watcher_reports() -> bool {
     let watcher = WATCHER.load(Ordering::Acquire);
     watcher != 0 && state().is_some_and(|s| s.ender.load(Ordering::Acquire) == watcher)
+}
+
+/// True in a child that shares its parent's memory.
+pub fn is_in_parents_memory() -> bool {
+    !STATE.load(Ordering::Acquire).is_null() && kind() == ProcessKind::Other
 }
 
 /// The kind of this process.

@@ -7,6 +7,10 @@
 //! which [`opened`] has noted. The address is the kernel's choice, so the runtime makes the call in the
 //! interpreter's place, and the interpreter's own call maps the same again at the same address.
 //!
+//! Until its last segment is mapped, an object is not complete: what the file has at one of its addresses may lie
+//! elsewhere, or nothing of it. Meanwhile the interpreter already maps zeros over parts of it, where a segment of data stands
+//! in front of others.
+//!
 //! If an object is mapped more than once (`dlclose` and `dlopen`, `dlmopen`), the last mapping counts. An
 //! object that has been unmapped keeps its load bias, for addresses that were noted before, until another
 //! object is mapped there.
@@ -16,7 +20,7 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
@@ -49,6 +53,12 @@ fn tell(object: usize, is_mapped: bool) {
     }
 }
 
+/// Number of the object whose segments are being mapped. The interpreter maps one object at a time.
+static INCOMPLETE: AtomicUsize = AtomicUsize::new(NONE);
+
+/// No object's number.
+const NONE: usize = usize::MAX;
+
 /// Device and inode of a file by the kernel's answer to a call that fills a `stat`.
 fn identity(fill: impl FnOnce(*mut libc::stat) -> isize) -> Option<(u64, u64)> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
@@ -79,42 +89,61 @@ pub(crate) fn opened(process: &ProcessInfo, object: usize) {
     noted.inode.store(inode, Ordering::Relaxed);
 }
 
+/// True if an object's load bias is known, all of its segments are mapped, and it was not unmapped since.
+pub(crate) fn is_mapped(process: &ProcessInfo, object: usize) -> bool {
+    let is_library = objects(process)[object].instrumented.len != 0;
+    let is_there = || noted(process, object).1 != 0 && INCOMPLETE.load(Ordering::Relaxed) != object;
+    load_bias(object).is_some() && (!is_library || is_there())
+}
+
+/// True if a descriptor is open on the instrumented file of an object.
+pub(crate) fn is_object(process: &ProcessInfo, descriptor: usize) -> bool {
+    let file = identity(|stat| {
+        // SAFETY: the kernel writes the structure.
+        unsafe { syscall!(libc::SYS_fstat, descriptor, stat) }
+    });
+    file.is_some_and(|file| (0..process.object_count).any(|i| noted(process, i) == file))
+}
+
+/// Device and inode of an object's instrumented file; zeros if they are not known.
+fn noted(process: &ProcessInfo, object: usize) -> (u64, u64) {
+    // SAFETY: `atom` wrote the table; it has an entry for each object.
+    let noted = unsafe { &*process.identities.add(object) };
+    let [device, inode] = [&noted.device, &noted.inode].map(|cell| cell.load(Ordering::Relaxed));
+    (device, inode)
+}
+
 /// Number of bytes that the first `mmap` of an object asks for, in whole pages.
 fn span(object: &ObjectInfo) -> u64 {
     object.end.next_multiple_of(PAGE) - object.base / PAGE * PAGE
 }
 
-/// Looks at an `mmap` before it is made. For the first one of an object, notes the load bias.
-pub(crate) fn mapped(process: &ProcessInfo, call: &mut SystemCall) {
-    let [_, length, _, flags, descriptor, _] = call.arguments;
+/// Looks at an `mmap` before it is made. For the first one of an object, notes the load bias,
+/// and returns the object's number.
+pub(crate) fn mapped(process: &ProcessInfo, call: &mut SystemCall) -> Option<usize> {
+    let [address, length, _, flags, descriptor, _] = call.arguments;
     let length = (length as u64).checked_next_multiple_of(PAGE);
+    note_complete(process, address as u64, length.unwrap_or(0));
     if flags as i32 & libc::MAP_ANONYMOUS != 0 || length.is_none() {
-        return;
+        return None;
     }
     let fits = |o: &ObjectInfo| o.instrumented.len != 0 && Some(span(o)) == length;
     let all = objects(process);
     if !all.iter().any(fits) {
-        return;
+        return None;
     }
     let file = identity(|stat| {
         // SAFETY: the kernel writes the structure.
         unsafe { syscall!(libc::SYS_fstat, descriptor, stat) }
     });
-    let is_file = |object: usize| {
-        // SAFETY: `atom` wrote the table; it has an entry for each object.
-        let noted = unsafe { &*process.identities.add(object) };
-        let noted = &[&noted.device, &noted.inode].map(|cell| cell.load(Ordering::Relaxed));
-        file == Some((noted[0], noted[1]))
-    };
-    let Some(object) = (0..all.len()).find(|i| fits(&all[*i]) && is_file(*i)) else {
-        return;
-    };
+    let is_file = |object: usize| file == Some(noted(process, object));
+    let object = (0..all.len()).find(|i| fits(&all[*i]) && is_file(*i))?;
     let [a, b, c, d, e, f] = call.arguments;
     // SAFETY: the interpreter's own call, with the same effect.
     let address = unsafe { syscall!(libc::SYS_mmap, a, b, c, d, e, f) };
     if is_error(address) {
         // The interpreter's call fails in the same way.
-        return;
+        return None;
     }
     call.arguments[0] = address as usize;
     let without = flags & !(libc::MAP_FIXED_NOREPLACE as usize);
@@ -122,7 +151,21 @@ pub(crate) fn mapped(process: &ProcessInfo, call: &mut SystemCall) {
     forget_replaced(process, address as u64, span(&all[object]));
     let bias = (address as u64).wrapping_sub(all[object].base / PAGE * PAGE);
     note_bias(process, object, bias);
+    INCOMPLETE.store(object, Ordering::Relaxed);
     tell(object, true);
+    Some(object)
+}
+
+/// Notes that an object is complete when its last segment is mapped, which ends where the object ends.
+fn note_complete(process: &ProcessInfo, address: u64, length: u64) {
+    let object = INCOMPLETE.load(Ordering::Relaxed);
+    let Some(facts) = objects(process).get(object) else {
+        return;
+    };
+    let end = start(object, facts).map(|start| start.wrapping_add(span(facts)));
+    if end.is_none_or(|end| address < end && end <= address.wrapping_add(length)) {
+        INCOMPLETE.store(NONE, Ordering::Relaxed);
+    }
 }
 
 /// Address of the first page of a library's image; `None` if it is not known.
@@ -155,6 +198,9 @@ pub(crate) fn unmapped(process: &ProcessInfo, call: &SystemCall) {
     };
     let found = objects(process).iter().enumerate().find(is_there);
     if let Some((object, _)) = found {
+        // SAFETY: `atom` wrote the table; it has an entry for each object.
+        let noted = unsafe { &*process.identities.add(object) };
+        noted.inode.store(0, Ordering::Relaxed);
         tell(object, false);
     }
 }

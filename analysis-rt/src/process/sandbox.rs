@@ -11,7 +11,30 @@ const CALLS: usize = 512;
 
 /// A bit for each system call: set if it is forbidden.
 static FORBIDDEN: [AtomicU64; CALLS / 64] = [const { AtomicU64::new(0) }; CALLS / 64];
+/// As [`FORBIDDEN`], for calls that fail.
+static FAILING: [AtomicU64; CALLS / 64] = [const { AtomicU64::new(0) }; CALLS / 64];
 static HAS_FILTER: AtomicBool = AtomicBool::new(false);
+
+/// What a filter does with a system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// The call is made.
+    Passes,
+    /// It fails with an error.
+    Fails,
+    /// The process ends, or nobody knows what happens.
+    Ends,
+}
+
+/// System calls without which no report can be made.
+const NEEDED: [i64; 6] = [
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_openat,
+    libc::SYS_write,
+    libc::SYS_mmap,
+    libc::SYS_rt_sigprocmask,
+];
 
 /// System calls that tools make when they report.
 const REPORTING: [i64; 19] = [
@@ -41,20 +64,32 @@ pub(crate) fn is_allowed(number: i64) -> bool {
     if !HAS_FILTER.load(Ordering::Relaxed) {
         return true;
     }
+    is_clear(&FORBIDDEN, number)
+}
+
+/// True if a system call is in a table, and its bit is not set.
+fn is_clear(bits: &[AtomicU64], number: i64) -> bool {
     let number = number as usize;
-    let word = FORBIDDEN.get(number / 64);
+    let word = bits.get(number / 64);
     word.is_some_and(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 0)
 }
 
-/// True if the process may make the system calls of a report.
+/// True if the process can make the system calls of a report.
 pub(crate) fn may_report() -> bool {
-    !HAS_FILTER.load(Ordering::Relaxed) || REPORTING.iter().all(|n| is_allowed(*n))
+    let works = |n: &i64| is_clear(&FAILING, *n);
+    !HAS_FILTER.load(Ordering::Relaxed)
+        || REPORTING.iter().all(|n| is_allowed(*n)) && NEEDED.iter().all(works)
 }
 
-/// Notes the system calls that a new filter forbids.
-pub(crate) fn forbid(is_forbidden: impl Fn(usize) -> bool) {
-    for number in (0..CALLS).filter(|n| is_forbidden(*n)) {
-        FORBIDDEN[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
+/// Notes what a new filter does with system calls.
+pub(crate) fn forbid(effect: impl Fn(usize) -> Effect) {
+    for number in 0..CALLS {
+        let bits = match effect(number) {
+            Effect::Passes => continue,
+            Effect::Fails => &FAILING,
+            Effect::Ends => &FORBIDDEN,
+        };
+        bits[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
     }
     HAS_FILTER.store(true, Ordering::Relaxed);
 }

@@ -6,7 +6,9 @@
 //! their upper halves: the kernel truncates them itself.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::mem;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// The largest error number of the kernel.
 const MAX_ERRNO: isize = 4095;
@@ -17,6 +19,34 @@ const MAX_ERRNO: isize = 4095;
 /// Whatever the call does to memory must be sound for the caller.
 #[inline(always)]
 pub(crate) unsafe fn call6(n: usize, a: [usize; 6]) -> isize {
+    let around = AROUND.load(Ordering::Relaxed);
+    if around.is_null() {
+        // SAFETY: the caller's promise.
+        return unsafe { make(n, a) };
+    }
+    // SAFETY: only `set_around` writes it, always with an `Around`.
+    let around: Around = unsafe { mem::transmute(around) };
+    // SAFETY: the caller's promise.
+    around(&mut || unsafe { make(n, a) })
+}
+
+/// What is done around each system call of the runtime's; it makes the call that it is given.
+pub(crate) type Around = fn(&mut dyn FnMut() -> isize) -> isize;
+
+/// The [`Around`], or null.
+static AROUND: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Has something done around all system calls from now on.
+pub(crate) fn set_around(around: Around) {
+    AROUND.store(around as *mut (), Ordering::Relaxed);
+}
+
+/// Makes a system call.
+///
+/// # Safety
+/// As for [`call6`].
+#[inline(always)]
+unsafe fn make(n: usize, a: [usize; 6]) -> isize {
     let ret: isize;
     // SAFETY: the kernel preserves all registers but rax, rcx and r11; the
     // effect on memory is the caller's promise.
@@ -76,11 +106,31 @@ pub(crate) fn getpid() -> u32 {
     }
 }
 
-/// Whether this process has a thread with that number; no thread has number 0.
+/// True once a task was started in this memory that has the thread pointer of another one (`clone` with CLONE_VM, without
+/// CLONE_SETTLS). It may be a process of its own.
+pub(crate) static HAS_TWINS: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a thread with that number in this process, or in another one that may share its memory; no thread has
+/// number 0.
 pub(crate) fn is_thread_alive(tid: u32) -> bool {
     const NO_SIGNAL: usize = 0;
+    if tid == 0 {
+        return false;
+    }
     // SAFETY: signal 0 is not sent; the kernel only checks that the thread exists.
-    tid != 0 && unsafe { syscall!(libc::SYS_tgkill, getpid(), tid, NO_SIGNAL) } == 0
+    unsafe {
+        syscall!(libc::SYS_tgkill, getpid(), tid, NO_SIGNAL) == 0
+            || HAS_TWINS.load(Ordering::Relaxed)
+                && syscall!(libc::SYS_kill, tid, NO_SIGNAL) != -(libc::ESRCH as isize)
+    }
+}
+
+/// Whether any process has a thread with that number.
+pub(crate) fn exists(tid: u32) -> bool {
+    const NO_SIGNAL: usize = 0;
+    // SAFETY: signal 0 is not sent; the kernel only checks that the thread exists.
+    let answer = unsafe { syscall!(libc::SYS_kill, tid, NO_SIGNAL) };
+    answer != -(libc::ESRCH as isize)
 }
 
 /// Lets other threads run.

@@ -1,7 +1,11 @@
 //! Messages of the runtime itself, and the end of the process where it cannot go on.
 
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
 use crate::sys::call::{getpid, gettid, syscall};
-use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit};
+use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
 
 /// Exit code of a process that SIGABRT ended, as shells report it.
 const ABORTED: i32 = 128 + libc::SIGABRT;
@@ -37,8 +41,26 @@ pub(crate) extern "C" fn exit_now(code: i32) -> ! {
     }
 }
 
+/// What is told before the process ends by [`abort`]; null before the start.
+static LAST_WORDS: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Sets what is called before the process ends by [`abort`], also by several threads, and again if it fails itself.
+pub(crate) fn set_last_words(tell: fn()) {
+    LAST_WORDS.store(tell as *mut c_void, Ordering::Release);
+}
+
+fn last_words() {
+    let tell = LAST_WORDS.load(Ordering::Acquire);
+    if !tell.is_null() {
+        // SAFETY: only `set_last_words` writes it, always with a `fn()`.
+        let tell: fn() = unsafe { core::mem::transmute(tell) };
+        tell();
+    }
+}
+
 /// Ends the process by SIGABRT, even if the application handles, ignores or blocks it.
 pub(crate) extern "C" fn abort() -> ! {
+    last_words();
     // The kernel's action is {handler, flags, restorer, mask}: all zero is the default.
     let default = [0usize; 4];
     let set = bit(libc::SIGABRT);

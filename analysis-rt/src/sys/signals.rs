@@ -1,4 +1,4 @@
-//! Keeping signals away from a routine that holds a lock.
+//! Keeping signals away from a routine that holds a lock, and the routine away from the program's stack.
 //!
 //! A handler of the application is instrumented like everything else. If it
 //! interrupts a routine that holds a lock and enters the same routine, it waits for
@@ -8,18 +8,14 @@
 //!
 //! Signals by which the processor reports a fault stay unblocked: a blocked one would kill the process.
 
+use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::ptr;
 
 use crate::sys::call::syscall;
-
-/// Size in bytes of the kernel's signal mask; C's `sigset_t` is larger.
-pub(crate) const KERNEL_SIGSET_SIZE: usize = 8;
-
-/// The bit of a signal in the kernel's mask.
-pub(crate) const fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
+use crate::sys::fatal::fatal;
+use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
+use crate::sys::{processor, stacks};
 
 /// Signals that report a fault of the running instruction, or `abort`.
 const FAULTS: u64 = bit(libc::SIGILL)
@@ -31,39 +27,80 @@ const FAULTS: u64 = bit(libc::SIGILL)
     | bit(libc::SIGSYS);
 
 /// All signals that may wait.
-const DEFERRABLE: u64 = !FAULTS;
+pub(crate) const DEFERRABLE: u64 = !FAULTS;
 
-/// Blocks signals of the calling thread, except those that report faults, until it is dropped.
+/// Proof that signals of the calling thread wait, except those that report faults.
 pub struct Uninterrupted {
-    before: u64,
-    /// Keeps the value in its thread, whose mask it restores.
+    /// Keeps the value in its thread.
     _this_thread: PhantomData<*const ()>,
 }
 
+/// Work on its way to another stack, and its result on the way back.
+struct Passed<F, R> {
+    work: Option<F>,
+    result: Option<R>,
+}
+
 impl Uninterrupted {
-    /// Blocks signals.
+    /// Does work while signals wait, on a stack of the runtime's own: the program's may be small (see
+    /// [`stacks`]). What is on the caller's side of it must need little room.
     #[inline]
-    pub fn begin() -> Self {
-        Self {
-            before: change_mask(libc::SIG_SETMASK, DEFERRABLE),
-            _this_thread: PhantomData,
+    pub fn run<R>(work: impl FnOnce(&Self) -> R) -> R {
+        unsafe extern "C" fn call<R, F: FnOnce(&Uninterrupted) -> R>(passed: *mut c_void) {
+            // SAFETY: `run` passes this structure, which lives on its stack meanwhile.
+            let passed = unsafe { &mut *passed.cast::<Passed<F, R>>() };
+            let proof = Uninterrupted {
+                _this_thread: PhantomData,
+            };
+            passed.result = passed.work.take().map(|work| work(&proof));
         }
+        fn pass<R, F: FnOnce(&Uninterrupted) -> R>(work: F) -> Option<R> {
+            let mut passed = Passed {
+                work: Some(work),
+                result: None,
+            };
+            // SAFETY: the function takes what is passed.
+            unsafe { uninterrupted(call::<R, F>, (&raw mut passed).cast()) };
+            passed.result
+        }
+        pass(work).unwrap_or_else(|| fatal("uninterrupted work has not ended"))
     }
 }
 
-impl Drop for Uninterrupted {
-    #[inline]
-    fn drop(&mut self) {
-        change_mask(libc::SIG_SETMASK, self.before);
+/// Does work on a stack of the runtime's own while signals wait.
+///
+/// # Safety
+/// As for the work.
+#[inline(never)]
+pub(crate) unsafe extern "C" fn uninterrupted(work: stacks::Work, argument: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Work inside of such work.
+        if stacks::is_own() {
+            return work(argument);
+        }
+        let before = change_mask(libc::SIG_SETMASK, DEFERRABLE);
+        processor::with_defaults(|| stacks::call(work, argument));
+        change_mask(libc::SIG_SETMASK, before);
     }
 }
 
 /// Runs a piece of the runtime while all signals of the calling thread wait.
 pub(crate) fn with_all_blocked<R>(run: impl FnOnce() -> R) -> R {
-    let before = change_mask(libc::SIG_SETMASK, u64::MAX);
+    with_blocked(u64::MAX, run)
+}
+
+/// Runs a piece of the runtime while these signals of the calling thread wait, and no others.
+pub(crate) fn with_blocked<R>(mask: u64, run: impl FnOnce() -> R) -> R {
+    let before = replace_mask(mask);
     let result = run();
-    change_mask(libc::SIG_SETMASK, before);
+    replace_mask(before);
     result
+}
+
+/// Sets the calling thread's mask; returns the one before.
+pub(crate) fn replace_mask(mask: u64) -> u64 {
+    change_mask(libc::SIG_SETMASK, mask)
 }
 
 /// Changes the calling thread's mask; returns the one before.

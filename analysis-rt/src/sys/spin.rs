@@ -4,12 +4,26 @@
 //! thread, seen from a forked child). So a lock is tried, or waited for with an end, unless the caller
 //! has ruled both cases out.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::sys::call::{getpid, yield_now};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
+
+/// True once all threads that could hold locks are gone, and one acts for them.
+static HOLDERS_ARE_GONE: AtomicBool = AtomicBool::new(false);
+
+/// Lets the calling thread take all locks over: the process whose threads held them has been killed. What a thread was
+/// changing may be half changed.
+pub(crate) fn take_over_locks() {
+    HOLDERS_ARE_GONE.store(true, Ordering::Relaxed);
+}
+
+/// True after [`take_over_locks`].
+pub(crate) fn holders_are_gone() -> bool {
+    HOLDERS_ARE_GONE.load(Ordering::Relaxed)
+}
 
 /// A lock that may lie in memory of zeros, which are a free one.
 #[repr(transparent)]
@@ -40,6 +54,9 @@ impl SpinLock {
             if self.try_lock() {
                 return true;
             }
+            if holders_are_gone() {
+                return false;
+            }
             yield_now();
         }
         self.try_lock()
@@ -49,6 +66,9 @@ impl SpinLock {
     /// process: signals wait while the lock is held, and it is free in forked children.
     pub fn lock(&self) {
         while !self.try_lock() {
+            if holders_are_gone() {
+                return;
+            }
             yield_now();
         }
     }
@@ -59,7 +79,8 @@ impl SpinLock {
         let me = getpid();
         loop {
             let holder = self.0.load(Ordering::Relaxed);
-            if holder != me && self.take(holder, me) {
+            let is_free = holder != me || holders_are_gone();
+            if is_free && self.take(holder, me) {
                 return;
             }
             yield_now();

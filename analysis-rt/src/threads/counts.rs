@@ -17,6 +17,7 @@ use atom_abi::{StartInfo, ThreadInfo};
 
 use crate::process::{identity, info};
 use crate::sys::memory;
+use crate::sys::signals::Uninterrupted;
 
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
@@ -39,7 +40,7 @@ pub(super) fn taken_over() {
     if !hook.is_null() {
         // SAFETY: only `in_new_thread` writes it, always with a `fn()`.
         let hook: fn() = unsafe { core::mem::transmute(hook) };
-        hook();
+        Uninterrupted::run(|_| hook());
     }
 }
 
@@ -57,7 +58,7 @@ pub(crate) unsafe extern "C" fn forked() {
         if !hook.is_null() {
             // SAFETY: only `in_child` writes it, always with a `fn()`.
             let hook: fn() = unsafe { core::mem::transmute(hook) };
-            hook();
+            Uninterrupted::run(|_| hook());
         }
     }
 }

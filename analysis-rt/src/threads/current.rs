@@ -7,6 +7,10 @@
 //! kernel's thread number then serves as the key, and the record moves over to the
 //! FS base once there is one.
 //!
+//! Tasks may share a thread pointer: `clone` with CLONE_VM and without CLONE_SETTLS, as LeakSanitizer starts its
+//! tracer. Once there was such a call, each look at a record asks for the thread number as well, and only the thread for which
+//! the record was made gets it; others have records by their numbers.
+//!
 //! Consequence, by design: a thread that gets the thread pointer of one that
 //! has ended also gets its record, thread-local values included. Nothing tells
 //! the runtime that a thread has ended, and a destructor would have to run on
@@ -19,8 +23,9 @@ use core::ptr::{self, null_mut};
 use core::sync::atomic::Ordering;
 
 use crate::heap::alloc::{alloc, alloc_aligned};
+use crate::process::identity::{self, ProcessKind};
 use crate::process::info;
-use crate::sys::call::{getpid, gettid};
+use crate::sys::call::{HAS_TWINS, getpid, gettid, is_thread_alive};
 use crate::sys::fatal::fatal;
 use crate::sys::segments::fs_base;
 use crate::threads::record::ThreadRecord;
@@ -70,6 +75,7 @@ fn new_record() -> *mut ThreadRecord {
     unsafe {
         ptr::write_bytes(record, 0, 1);
         (*record).tls = new_variables();
+        (*record).tid.store(gettid(), Ordering::Relaxed);
     }
     record
 }
@@ -109,6 +115,9 @@ fn missing(fs: usize) -> *mut ThreadRecord {
 #[inline]
 pub(crate) fn record() -> *mut ThreadRecord {
     let fs = fs_base();
+    if HAS_TWINS.load(Ordering::Relaxed) {
+        return record_of_task(fs);
+    }
     let slot = ROOT.slot(fs, 0);
     if fs != 0 && slot.key.load(Ordering::Acquire) == fs {
         let record = slot.record.load(Ordering::Acquire);
@@ -131,6 +140,40 @@ fn record_elsewhere(fs: usize) -> *mut ThreadRecord {
         }
     }
     missing(fs)
+}
+
+/// The record of this task, which may share its thread pointer with others.
+#[cold]
+fn record_of_task(fs: usize) -> *mut ThreadRecord {
+    let record = record_elsewhere(fs);
+    // SAFETY: records live for ever, and the field is atomic.
+    let owner = unsafe { &(*record).tid };
+    let (before, tid) = (owner.load(Ordering::Relaxed), gettid());
+    if before == tid {
+        return record;
+    }
+    // The one thread of a forked child goes on with the record of the thread that forked.
+    let is_forked = tid == getpid() && identity::kind() != ProcessKind::Other;
+    if is_forked || !is_thread_alive(before) {
+        let taken = owner.compare_exchange(before, tid, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            return record;
+        }
+    }
+    let slot = find_or_insert(BY_NUMBER | (tid as usize) << 4);
+    let had = slot.record.load(Ordering::Acquire);
+    if !had.is_null() {
+        return had;
+    }
+    let new = new_record();
+    match slot
+        .record
+        .compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire)
+    {
+        Ok(_) => new,
+        // A signal handler on this very thread was faster.
+        Err(other) => other,
+    }
 }
 
 /// Sets the calling thread's `errno`.

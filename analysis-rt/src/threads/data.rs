@@ -19,7 +19,7 @@ use atom_abi::{ThreadBlock, ThreadInfo, ThreadRange};
 
 use crate::process::identity::{self, ProcessKind};
 use crate::process::info::threads as info;
-use crate::sys::call::{getpid, gettid, is_thread_alive};
+use crate::sys::call::{exists, getpid, gettid, is_thread_alive};
 use crate::sys::fatal::{fatal, warn};
 use crate::sys::memory::map_far;
 use crate::sys::segments::{fs_base, gs_base, set_gs_base};
@@ -127,13 +127,18 @@ fn own(block: *mut ThreadBlock, tid: u32, fs: usize) {
 }
 
 /// Takes over, for thread `tid`, a block whose owner had this thread pointer and has ended.
-fn abandoned(main: &ThreadBlock, fs: usize, tid: u32) -> Option<*mut ThreadBlock> {
+fn abandoned(
+    main: &ThreadBlock,
+    fs: usize,
+    tid: u32,
+    is_alive: fn(u32) -> bool,
+) -> Option<*mut ThreadBlock> {
     let mut next = main.next.load(Ordering::Acquire);
     // SAFETY: blocks live for ever.
     while let Some(block) = unsafe { next.as_ref() } {
         let owner = block.tid.load(Ordering::Relaxed);
         if block.owner.load(Ordering::Relaxed) == fs as u64
-            && !is_thread_alive(owner)
+            && !is_alive(owner)
             && block
                 .tid
                 .compare_exchange(owner, tid, Ordering::AcqRel, Ordering::Relaxed)
@@ -165,7 +170,7 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
         }
         // Two threads run with one thread pointer. This one takes the block of a thread with this
         // pointer that has ended, or gets a new block, which the pointer does not lead to.
-        if let Some(left) = abandoned(main, fs, tid) {
+        if let Some(left) = abandoned(main, fs, tid, is_thread_alive) {
             taken_over();
             return left;
         }
@@ -177,6 +182,20 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
         // SAFETY: the record is this thread's own; the word is written as a whole, for a signal handler.
         unsafe { (&raw mut (*thread).data).write_volatile(block) };
     }
+    block
+}
+
+/// Finds or makes the block of a child in its parent's memory. It has its parent's thread pointer, but calls of its
+/// own, and may run at the same time.
+fn of_child(info: &ThreadInfo, main: &ThreadBlock, tid: u32) -> *mut ThreadBlock {
+    let fs = fs_base();
+    if let Some(left) = abandoned(main, fs, tid, exists) {
+        taken_over();
+        return left;
+    }
+    let block = new_block(info);
+    own(block, tid, fs);
+    append(main, block);
     block
 }
 
@@ -218,10 +237,10 @@ pub unsafe extern "C" fn thread_started() {
     }
     if tid == getpid() {
         // A child process, with its own copy of the block, or in its parent's memory.
-        if identity::kind() != ProcessKind::Other {
-            current.tid.store(tid, Ordering::Relaxed);
+        match identity::kind() {
+            ProcessKind::Other => return name_by_gs(main, of_child(info, main, tid)),
+            _ => return current.tid.store(tid, Ordering::Relaxed),
         }
-        return;
     }
     name_by_gs(main, find(info, main));
 }
@@ -264,7 +283,10 @@ pub(crate) fn gather() {
     // SAFETY: fresh memory of a block's size; blocks live for ever and have that
     // size; their cells are read as atomics because their threads may still run.
     unsafe {
-        ptr::copy_nonoverlapping(main.this.cast::<u8>(), memory, info.size);
+        for piece in ranges(info.pieces, info.piece_count) {
+            let from = main.this.cast::<u8>().add(piece.offset as usize);
+            ptr::copy_nonoverlapping(from, memory.add(piece.offset as usize), piece.len as usize);
+        }
         total.write(ThreadBlock::total(total, main.this));
         while !next.is_null() {
             for range in ranges(info.sums, info.sum_count) {

@@ -1,7 +1,7 @@
 //! The runtime's record of a thread.
 
 use core::ffi::c_void;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Number of pthread keys that may be in use at a time: the least that POSIX allows.
 pub(crate) const KEYS: usize = 128;
@@ -17,6 +17,8 @@ pub(crate) struct ThreadRecord {
     pub errno: i32,
     /// True once the thread is found by its FS base instead of its number.
     pub adopted: AtomicBool,
+    /// The thread's number; it matters once two threads have one FS base.
+    pub tid: AtomicU32,
     /// Stack pointer where this thread entered guarded analysis code, or 0; see `entry`.
     pub entered_at: usize,
     /// Its block of per-thread data, or null; see `data`.

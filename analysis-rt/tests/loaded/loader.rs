@@ -129,7 +129,13 @@ impl Loaded {
             counts: std::ptr::null(),
             count_ranges: 0,
             returns: std::ptr::null(),
+            text: std::ptr::null(),
             image: 0,
+            boundaries: std::ptr::null(),
+            code: base as *const u8,
+            code_size: image.text.len(),
+            frames: (base + image.eh_frame.start) as *const u8,
+            frames_size: (image.eh_frame.end - image.eh_frame.start) as usize,
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

@@ -21,6 +21,9 @@ pub(super) const AREA: &str = "area";
 /// The symbolic link to the original program in a bundle's folder.
 pub(super) const LINK: &str = "program";
 
+/// The folder, in a bundle's folder, of libraries that are added to running processes.
+pub(super) const LATE: &str = "late";
+
 /// The folder beside the output in which the other files of the bundle lie, as an absolute path.
 pub(super) fn folder(output: &Path) -> Result<PathBuf> {
     let parent = match output.parent() {

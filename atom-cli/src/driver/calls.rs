@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::Path;
 
@@ -11,13 +12,16 @@ use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::{Cfg, Object};
 use atom_core::image::Image;
 use atom_core::layout::Region;
-use atom_core::live::{Live, RegSet};
+use atom_core::live::{Live, RegSet, has_foreign};
 use atom_core::memory;
-use atom_core::plan::{self, Clobbers, Home, Plan, ThreadOptions, Told};
-use atom_core::tool::{Application, Argument, Calls, ToolFacts, libraries, may_have_threads};
+use atom_core::plan::{self, Clobbers, Home, Plan, ThreadOptions, ThreadWants, Told};
+use atom_core::tool::{
+    Application, Argument, Calls, ToolFacts, libraries, may_have_threads, uses_gs,
+};
 use atom_core::{Error, Result};
 
 use crate::cleanup;
+use crate::help;
 use crate::message::{self, count, note, number};
 use crate::report::{Code, Totals};
 use crate::request::Request;
@@ -92,9 +96,15 @@ fn call_tool(
                 lines: &lines,
                 selected: selected.as_ref(),
                 is_global: true,
+                known: 1,
             };
             let tool = &loaded.tool;
-            tool.instrument(&[application], options, &end_after_panic)
+            tool.instrument(
+                &[application],
+                options,
+                Default::default(),
+                &end_after_panic,
+            )
         },
         |calls| count(calls.calls.len(), "call"),
     )?;
@@ -136,25 +146,24 @@ impl Instrumentation {
             || {
                 refuse_wide_registers(&self.analysis, summaries, &routines(&calls))?;
                 let may_have_threads = may_have_threads(image, cfg);
-                let no_gs = no_gs(image, &calls, may_have_threads, request);
                 let facts = &self.analysis.facts;
-                let own_stack = own_stack(object, facts)?;
+                let wants = ThreadWants {
+                    has_data: calls.thread_data.len != 0,
+                    may_have_threads,
+                    own_stack: own_stack(object, facts)?,
+                    has_foreign: &|| has_foreign(image, cfg),
+                    uses_gs: &|| no_gs(image, request) || uses_gs(image, cfg),
+                };
                 let bodies = Specialiser::new(&self.analysis);
                 let options = plan::Options {
                     finish: Some(facts.finish),
                     exec: facts.export("__atom_exec"),
+                    apart: facts.export(plan::APART),
                     system_call: facts.export("__atom_system_call"),
                     follows: !request.follow.is_empty(),
                     may_have_threads,
                     bodies: request.inline.then_some(&bodies),
-                    threads: ThreadOptions::new(
-                        image,
-                        cfg,
-                        &calls,
-                        (may_have_threads, own_stack),
-                        no_gs,
-                        facts,
-                    ),
+                    threads: ThreadOptions::new(&wants, facts),
                     home: Home::Own,
                     every_point: request.precise_signals,
                     low_room: low_room(image, request)?,
@@ -182,14 +191,41 @@ impl Instrumentation {
 
 /// Adds to the plan what the runtime tells in reports and leaves for `atom run`.
 fn tell(plan: &mut Plan, request: &Request, image: &Image, (cfg, code): (&Cfg, Code)) {
+    fn bytes(path: Option<&Path>) -> &[u8] {
+        path.map_or_else(Default::default, |path| path.as_os_str().as_bytes())
+    }
     let record = request.record.map(|path| path.as_os_str().as_bytes());
+    let link = request
+        .placed_at
+        .map(|file| file.with_file_name(super::ORIGINAL));
     plan.tell(&Told {
         record: record.unwrap_or_default(),
         unseen: &image.needed().join(", "),
         opaque: Totals::of(cfg).opaque as u64,
         code: code.told(),
         follow: &request.follow,
+        original: original(request),
+        tool: &tool_name(request),
+        late: &[],
+        named: bytes(request.named),
+        link: bytes(link.as_deref()),
     });
+}
+
+/// The name of the tool, or of its file.
+pub(super) fn tool_name(request: &Request) -> String {
+    let tool = request.tool.as_deref();
+    let named = |file: &Path| Some(file.file_name()?.to_string_lossy().into_owned());
+    tool.and_then(|file| help::tool_name(file).or_else(|| named(file)))
+        .unwrap_or_default()
+}
+
+/// See [`Told::original`].
+pub(super) fn original(request: &Request) -> [u64; 2] {
+    let file = request
+        .record
+        .and_then(|_| std::fs::metadata(request.app).ok());
+    file.map_or([0; 2], |file| [file.dev(), file.ino()])
 }
 
 /// See [`Instrumentation::code`].
@@ -214,7 +250,7 @@ pub fn own_stack(object: &Object<'_>, facts: &ToolFacts) -> Result<bool> {
     }
     let reason = if facts.version < STACKS {
         "the tool was built before Go programs were supported"
-    } else if atom_core::tool::uses_gs(object.image, &object.cfg) {
+    } else if uses_gs(object.image, &object.cfg) {
         "the program uses the gs segment, by which the stacks of analysis routines are found"
     } else {
         return Ok(true);
@@ -225,11 +261,11 @@ pub fn own_stack(object: &Object<'_>, facts: &ToolFacts) -> Result<bool> {
 }
 
 /// True if gs must be left to the program's libraries.
-fn no_gs(image: &Image, calls: &Calls, may_have_threads: bool, request: &Request) -> bool {
-    if request.no_gs || calls.thread_data.len == 0 || !may_have_threads {
-        return request.no_gs;
+fn no_gs(image: &Image, request: &Request) -> bool {
+    if request.no_gs {
+        return true;
     }
-    let library = libraries::that_uses_gs(image);
+    let library = libraries::that_uses_gs([image]);
     if let Some(path) = &library {
         note(&format!(
             "{} uses the gs segment, so threads' own counters are found more slowly",

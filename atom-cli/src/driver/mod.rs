@@ -7,6 +7,8 @@ pub mod bundle;
 mod calls;
 mod deliver;
 mod describe;
+mod graphs;
+pub mod late;
 mod origin;
 mod process;
 
@@ -25,6 +27,9 @@ use crate::request::Request;
 use crate::steps::{Step, Steps};
 use crate::tool_code::Loaded;
 use calls::Instrumentation;
+
+/// Name of the link to the original beside a program that `atom run` has instrumented alone.
+pub const ORIGINAL: &str = ".original";
 
 const NEAR: &str = "the new text lies close to the program: the heap may meet it, and then \
                     starts elsewhere or grows less far than the original's";
@@ -62,7 +67,7 @@ pub fn run(args: &Run) -> Result<()> {
     let loaded = request.tool.as_deref().map(load).transpose()?;
     // The program as procedures, blocks and instructions.
     let understand = || {
-        let understood = layout::understand(&image, unwind)?;
+        let understood = layout::understand(&image, unwind, request.returns)?;
         memory::give_back();
         image.release_pages();
         Ok(understood)
@@ -76,7 +81,7 @@ pub fn run(args: &Run) -> Result<()> {
         (Some(tool), Some(live)) => tool.plan(&request, &object, live, &mut steps)?,
         _ => Plan::default(),
     };
-    let live = live.filter(|_| request.check);
+    let live = live.filter(|_| request.check.is_some());
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
 
@@ -107,9 +112,9 @@ pub fn run(args: &Run) -> Result<()> {
         || emit::write(&placed, code, &debug),
         |output| describe::bytes(output.len()),
     )?;
-    if request.check {
-        let output = output.to_vec()?;
-        compare(&placed, live, tool.as_ref(), &output, &mut steps)?;
+    if let Some(scope) = request.check {
+        let output = (&output.to_vec()?[..], scope);
+        compare(&placed, live, tool.as_ref(), output, &mut steps)?;
     }
     deliver::deliver(&request, &placed, &output, unselected, &mut steps)?;
     if !request.quiet {
@@ -183,7 +188,7 @@ fn compare(
     placed: &Placed<'_>,
     live: Option<Live<'_>>,
     tool: Option<&Instrumentation>,
-    output: &[u8],
+    (output, scope): (&[u8], check::Scope),
     steps: &mut Steps,
 ) -> Result<()> {
     let object = placed.object;
@@ -193,6 +198,7 @@ fn compare(
         live: &live.unwrap_or_else(|| Live::compute(object.image, &object.cfg)),
         clobbers: &clobbers,
         output,
+        scope,
     };
     steps.run(
         Step::Check,

@@ -7,24 +7,28 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 
-use atom_abi::{ObjectInfo, ProcessInfo};
+use atom_abi::{ObjectInfo, ProcessInfo, TextPlace};
 use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
-use atom_core::cfg::Object;
+use atom_core::cfg::{Object, Returns};
 use atom_core::emit::debug::{self, DebugSection};
 use atom_core::emit::{self, area::Facts};
+use atom_core::error::ErrorKind;
 use atom_core::image::debug::DebugLines;
-use atom_core::image::{Image, LoaderFamily, ObjectKind};
+use atom_core::image::{Image, LoaderFamily, MONO, ObjectKind};
 use atom_core::layout::{self, Area, Options, Placed, Region, Sites};
-use atom_core::live::{Live, RegSet};
-use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Told, Unit, Whole};
+use atom_core::live::{Live, RegSet, Settled, has_foreign};
+use atom_core::plan::kept::Late;
+use atom_core::plan::{self, Home, Plan, ThreadOptions, ThreadWants, Told, Unit, Whole};
+use atom_core::tool::room::Room;
 use atom_core::tool::select::{Candidate, Selected};
-use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
+use atom_core::tool::{Application, Calls, libraries, process_may_have_threads, process_uses_gs};
 use atom_core::{Error, Result, check, memory, rewrite};
 
 use crate::message::{count, note};
@@ -36,9 +40,9 @@ use crate::tool_code::Loaded;
 
 use super::bundle::{self, Bundle};
 use super::calls::{end_after_panic, own_stack, refuse_wide_registers, routines};
-use super::describe;
+use super::{NEAR, describe, late};
 
-const DOING: &str = "instrumenting the program with its libraries";
+pub(super) const DOING: &str = "instrumenting the program with its libraries";
 
 const WISHES: &str = "-D and --32addr change nothing for a whole process: the tool's data lies below 2 GiB in \
                       any case, and the loader chooses where libraries lie";
@@ -53,17 +57,31 @@ pub(super) struct File {
     pub output: PathBuf,
     /// True if the interpreter loads the file with the program; false if that is not known of all files.
     pub is_global: bool,
+    /// Number of objects that were there when this one was instrumented, itself included.
+    pub known: usize,
 }
 
 /// Instruments the program of the request and what it loads. `image` is the program.
+///
+/// Where the room for libraries that are opened later does not fit, these run as they are.
 pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
+    if request.wishes.data.is_some() || request.wishes.low {
+        note(WISHES);
+    }
+    match instrument(request, image, steps) {
+        Err(e) if e.kind == ErrorKind::TooLarge && !request.late.is_empty() => {
+            instrument(&request.without_late(), Image::read(request.app)?, steps)
+        }
+        done => done,
+    }
+}
+
+/// As [`run`], with room for libraries if that is wanted.
+fn instrument(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     let Some(tool) = &request.tool else {
         return Err(Error::new(DOING, "no tool is named")
             .advice("name a tool: --tool NAME, or its file after the program"));
     };
-    if request.wishes.data.is_some() || request.wishes.low {
-        note(WISHES);
-    }
     // Where the files are written, and where they will be when the program runs.
     let written = bundle::folder(&request.output)?;
     let folder = match request.placed_at {
@@ -81,12 +99,13 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         || Loaded::new(tool),
         |loaded| loaded.tool.path().display().to_string(),
     )?;
-    let blocks = |(objects, _): &(Vec<Object<'_>>, _)| {
-        let blocks = objects.iter().map(|o| o.cfg.blocks.len()).sum();
-        count(blocks, "block")
+    let (objects, sites) = steps.run(Step::Cfg, || understand(&files, request.returns), blocks)?;
+    let late = match may_grow(request, &files, &loaded) {
+        true => Late::Possible,
+        false => Late::Never,
     };
-    let (objects, sites) = steps.run(Step::Cfg, || understand(&files), blocks)?;
-    let (calls, lives, unselected) = calls(&loaded, request, (&files, &objects), steps)?;
+    let each = (&*files, &*objects, &[][..]);
+    let (calls, lives, unselected) = calls(&loaded, request, each, late.rooms(), steps)?;
     let used = routines(&calls);
     let (analysis, summaries) = steps.run(
         Step::Analysis,
@@ -94,37 +113,36 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         |(analysis, _)| describe::bytes(analysis.text.len() as u64),
     )?;
     let tool_code = (&analysis, &summaries);
-    let insertions = |whole: &Whole| {
-        let insertions = whole.plans.iter().map(|p| p.insertions.len()).sum();
-        count(insertions, "insertion")
+    let state = folder.join(bundle::LATE).join(late::STATE);
+    let planned = || {
+        let what = (calls, &late, &*state, objects.len());
+        plan(request, &objects, &lives, starter, what, tool_code)
     };
-    let planned = || plan(request, &objects, &lives, starter, calls, tool_code);
     let whole = steps.run(Step::Plan, planned, insertions)?;
     let knows_modified = analysis.facts.version >= MODIFIED;
     let mut facts = facts(&files, (starter, knows_modified), &folder, request)?;
-    let area = Area::new(
-        &analysis,
-        whole.shared.data.len() as u64,
-        facts.bytes.len() as u64,
-        slots(&analysis, used),
-        (&folder.join(bundle::AREA), &files[starter].output),
-        layout::room(&files[0].image),
-    )?;
+    let room = layout::room(&files[0].image);
+    let sizes = (whole.shared.data.len() as u64, facts.bytes.len() as u64);
+    let starter_file = &*files[starter].output;
+    let end = late::end_of_area(&late, &room);
+    let place_of = (&*folder, starter_file);
+    let area = area(&analysis, sizes, used, place_of, room.start..end)?;
     let placed = steps.run(
         Step::Layout,
-        || place(request, &objects, sites, &whole, &area),
+        || place(request, &objects, sites, &whole.plans, &area),
         |placed: &Vec<Placed<'_>>| {
             let size: u64 = placed.iter().map(|p| p.layout.end - p.layout.start).sum();
             describe::bytes(size)
         },
     )?;
-    tell_places(&mut facts, &placed);
+    let places: Vec<[u64; 6]> = placed.iter().map(places_of).collect();
+    tell_places(&mut facts, &places);
     let debug = debug_sections(request, (&analysis, area.start), &placed, steps)?;
     let mut contents = emit::area::write(
         &area,
         &analysis,
         &whole.shared,
-        (whole.biases, files.len()),
+        (whole.biases, whole.identities),
         &placed[starter],
         &facts,
     );
@@ -134,9 +152,9 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         || outputs(&placed, &debug.0),
         |outputs| describe::bytes(outputs.iter().map(emit::Output::len).sum()),
     )?;
-    if request.check {
+    if let Some(scope) = request.check {
         let subjects = placed.iter().zip(&lives).zip(&outputs);
-        check(subjects, &summaries, steps)?;
+        check(subjects, &summaries, scope, steps)?;
     }
     let bundle = Bundle {
         request,
@@ -146,6 +164,11 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         area: &contents,
         unselected,
     };
+    if let Some((kept, _)) = &whole.kept {
+        let state =
+            late::State::of_process(kept, &area, &whole, (request, &files), (&places, room.end))?;
+        state.write(&written.join(bundle::LATE))?;
+    }
     bundle.deliver(&written, steps)?;
     if !request.quiet {
         eprintln!("{}", bundle.summary(tool, &folder));
@@ -154,11 +177,53 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
+/// The area for data and facts of these sizes in bytes, in the folder of a bundle with this program interpreter.
+fn area(
+    analysis: &AnalysisImage,
+    sizes: (u64, u64),
+    used: Vec<u64>,
+    (folder, loader): (&Path, &Path),
+    room: Range<u64>,
+) -> Result<Area> {
+    let files = (&*folder.join(bundle::AREA), loader);
+    Area::new(
+        analysis,
+        sizes.0,
+        sizes.1,
+        slots(analysis, used),
+        files,
+        room,
+    )
+}
+
+/// What is told of the objects of a process.
+fn blocks((objects, _): &(Vec<Object<'_>>, Vec<Sites>)) -> String {
+    let blocks = objects.iter().map(|o| o.cfg.blocks.len()).sum();
+    count(blocks, "block")
+}
+
+/// What is told of their plans.
+fn insertions(whole: &Whole) -> String {
+    let insertions = whole.plans.iter().map(|p| p.insertions.len()).sum();
+    count(insertions, "insertion")
+}
+
+/// True if libraries are to be added to the process when it opens them. In musl the loader is the C library: nothing tells
+/// a library that is loaded from a file that the program reads.
+fn may_grow(request: &Request, files: &[File], loaded: &Loaded) -> bool {
+    let interpreter = files[0].image.interpreter.as_ref();
+    let is_glibc = interpreter.is_some_and(|i| i.family == LoaderFamily::Glibc);
+    !request.late.is_empty() && is_glibc && loaded.tool.facts().version >= ADDS_LIBRARIES
+}
+
+/// Version of the tool interface from which the runtime can add libraries to a process.
+const ADDS_LIBRARIES: u32 = 24;
+
 /// The functions of the tool that inserted code calls by their addresses: the routines of `used`, and those
 /// that `atom` calls itself.
-fn slots(analysis: &AnalysisImage, mut used: Vec<u64>) -> Vec<u64> {
+pub(super) fn slots(analysis: &AnalysisImage, mut used: Vec<u64>) -> Vec<u64> {
     used.extend(analysis.header_functions());
-    let hooks = HOOKS.iter().chain([&plan::FORKED]);
+    let hooks = HOOKS.iter().chain([&plan::FORKED, &plan::APART]);
     used.extend(hooks.filter_map(|name| analysis.facts.export(name)));
     used
 }
@@ -169,7 +234,7 @@ fn forget<T>(kept: T) {
 }
 
 /// The object of the program interpreter.
-fn starter(request: &Request, files: &[File]) -> Result<usize> {
+pub(super) fn starter(request: &Request, files: &[File]) -> Result<usize> {
     let mut kinds = files.iter().map(|f| f.image.kind);
     let at = kinds.position(|kind| kind == ObjectKind::Interpreter);
     at.ok_or_else(|| {
@@ -188,7 +253,7 @@ const HOOKS: [&str; 2] = [EXEC, SYSTEM_CALL];
 const FOLLOW: &str = "__atom_follow";
 
 /// Opens the program, what its loader loads for it, and what the user adds.
-fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> {
+pub(super) fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> {
     let fail = |reason: &str| Error::new(DOING, reason).file(request.app);
     let Some(interpreter) = program.interpreter.clone() else {
         return Err(fail("it has no program interpreter"));
@@ -210,13 +275,14 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
     paths.push(loader);
     let with_program = paths.len();
     paths.extend(request.with.iter().cloned());
-    let mut names = BTreeSet::from([bundle::AREA, bundle::LINK].map(OsString::from));
+    let mut names = BTreeSet::from([bundle::AREA, bundle::LINK, bundle::LATE].map(OsString::from));
     let mut seen = BTreeSet::new();
     let mut files = vec![File {
         path: request.app.to_path_buf(),
         image: program,
         output: request.output.clone(),
         is_global: true,
+        known: 0,
     }];
     let mut all_are_known = true;
     for (i, path) in paths.into_iter().enumerate() {
@@ -243,19 +309,25 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
             path,
             image,
             is_global,
+            known: 0,
         });
     }
-    files.iter_mut().for_each(|f| f.is_global &= all_are_known);
+    let count = files.len();
+    for file in &mut files {
+        file.is_global &= all_are_known;
+        file.known = count;
+    }
     Ok(files)
 }
 
 /// A library or a loader, if it can be instrumented. One that cannot runs as it is, and the user is told.
-fn library(path: &Path) -> Option<Image> {
+pub(super) fn library(path: &Path) -> Option<Image> {
     match Image::read(path).and_then(readable) {
-        Ok(image) if image.kind.is_program() || image.is_go() => {
-            let what = match image.is_go() {
-                true => "it was built by Go's tool chain",
-                false => "it is no library",
+        Ok(image) if image.kind.is_program() || image.is_go() || image.is_mono() => {
+            let what = match (image.is_go(), image.is_mono()) {
+                (true, _) => "it was built by Go's tool chain",
+                (_, true) => MONO,
+                _ => "it is no library",
             };
             note(&format!("{} is left as it is: {what}", path.display()));
             None
@@ -279,11 +351,14 @@ fn readable(image: Image) -> Result<Image> {
 }
 
 /// Finds the procedures of all objects.
-fn understand(files: &[File]) -> Result<(Vec<Object<'_>>, Vec<Sites>)> {
+pub(super) fn understand(
+    files: &[File],
+    returns: Returns,
+) -> Result<(Vec<Object<'_>>, Vec<Sites>)> {
     let mut all = (Vec::new(), Vec::new());
     for file in files {
         let unwind = file.image.unwind_table()?;
-        let (object, sites) = layout::understand(&file.image, unwind)?;
+        let (object, sites) = layout::understand(&file.image, unwind, returns)?;
         file.image.release_pages();
         all.0.push(object);
         all.1.push(sites);
@@ -292,15 +367,16 @@ fn understand(files: &[File]) -> Result<(Vec<Object<'_>>, Vec<Sites>)> {
     Ok(all)
 }
 
-/// Runs the tool's instrument routine, and computes liveness meanwhile.
-fn calls<'a>(
+/// Runs the tool's instrument routine, and computes liveness meanwhile. `known`: what is known of the objects' expectations.
+pub(super) fn calls<'a>(
     loaded: &Loaded,
     request: &Request,
-    (files, objects): (&[File], &'a [Object<'a>]),
+    (files, objects, known): (&[File], &'a [Object<'a>], &[Option<Settled>]),
+    rooms: [Room; 2],
     steps: &mut Steps,
 ) -> Result<(Calls, Vec<Live<'a>>, usize)> {
     std::thread::scope(|scope| {
-        let live = scope.spawn(|| objects.iter().map(|o| live(o, request)).collect());
+        let live = scope.spawn(|| lives(objects, known, request));
         let lines: Vec<DebugLines<'_>> = objects.iter().map(|o| o.unwind.lines(o.image)).collect();
         let selected = selected(request, files, objects, &lines)?;
         let choice = |i: usize| selected.as_ref().map(|all| &all[i]);
@@ -312,13 +388,14 @@ fn calls<'a>(
                 lines,
                 selected: choice(i),
                 is_global: files[i].is_global,
+                known: files[i].known,
             })
             .collect();
         let mut calls = steps.run(
             Step::Tool,
             || {
                 let tool = &loaded.tool;
-                tool.instrument(&applications, request.tool_options, &end_after_panic)
+                tool.instrument(&applications, request.tool_options, rooms, &end_after_panic)
             },
             |calls| count(calls.calls.len(), "call"),
         )?;
@@ -366,23 +443,33 @@ fn selected(
     request.selection.resolve_all(&candidates).map(Some)
 }
 
-/// What is live in an object. The loader's own entry points (lazy binding, thread-local variables) keep
+/// What is live in each object. The loader's own entry points (lazy binding, thread-local variables) keep
 /// registers that the ABI lets functions change, so all are taken for live in it.
-fn live<'a>(object: &'a Object<'a>, request: &Request) -> Live<'a> {
-    let live = Live::compute(object.image, &object.cfg);
-    object.image.release_pages();
-    match request.keep_registers || object.image.kind == ObjectKind::Interpreter {
-        true => live.keeping(RegSet::ALL),
-        false => live,
-    }
+fn lives<'a>(
+    objects: &'a [Object<'a>],
+    known: &[Option<Settled>],
+    request: &Request,
+) -> Vec<Live<'a>> {
+    let each: Vec<_> = objects.iter().map(|o| (o.image, &o.cfg)).collect();
+    let lives = Live::compute_new(&each, known);
+    (lives.into_iter().zip(objects))
+        .map(|(live, object)| {
+            match request.keep_registers || object.image.kind == ObjectKind::Interpreter {
+                true => live.keeping(RegSet::ALL),
+                false => live,
+            }
+        })
+        .collect()
 }
 
-fn plan(
+/// Plans the calls for all objects. `first` is the number of objects that the process begins with, and `state` the file that is
+/// told to the runtime for libraries that come later.
+pub(super) fn plan(
     request: &Request,
     objects: &[Object<'_>],
     lives: &[Live<'_>],
     starter: usize,
-    calls: Calls,
+    (calls, late, state, first): (Calls, &Late<'_>, &Path, usize),
     (analysis, summaries): (&AnalysisImage, &Summaries),
 ) -> Result<Whole> {
     refuse_wide_registers(analysis, summaries, &routines(&calls))?;
@@ -403,24 +490,26 @@ fn plan(
     let facts = &analysis.facts;
     let stacks = objects.iter().map(|o| own_stack(o, facts));
     let own_stack = stacks.collect::<Result<Vec<bool>>>()?.contains(&true);
-    let access = match () {
-        () if own_stack => ThreadAccess::Gs,
-        () if calls.thread_data.len == 0 || !may_have_threads => ThreadAccess::Only,
-        () if request.no_gs || process_uses_gs(each()) => ThreadAccess::Lookup,
-        () => ThreadAccess::Gs,
+    // A library that comes later must find the access that the process began with.
+    let begun = &objects[..first];
+    let names_gs = || libraries::that_uses_gs(begun.iter().map(|o| o.image)).is_some();
+    let wants = ThreadWants {
+        has_data: calls.thread_data.len != 0,
+        may_have_threads,
+        own_stack,
+        has_foreign: &|| begun.iter().any(|o| has_foreign(o.image, &o.cfg)),
+        uses_gs: &|| request.no_gs || process_uses_gs(each()) || names_gs(),
     };
     let bodies = Specialiser::new(analysis);
     let options = plan::Options {
         finish: Some(facts.finish),
         exec: facts.export(EXEC),
+        apart: facts.export(plan::APART),
         system_call: facts.export(SYSTEM_CALL),
         follows: !request.follow.is_empty(),
         may_have_threads,
         bodies: request.inline.then_some(&bodies),
-        threads: ThreadOptions {
-            own_stack,
-            ..ThreadOptions::with(access, facts)
-        },
+        threads: ThreadOptions::new(&wants, facts),
         every_point: request.precise_signals,
         home: Home::Area,
         low_room: 0,
@@ -433,13 +522,20 @@ fn plan(
             live,
         })
         .collect();
-    let mut whole = Whole::build(&units, starter, calls, &clobbers, &options)?;
+    let mut whole = Whole::build(&units, starter, calls, &clobbers, &options, late)?;
     memory::give_back();
     let record = request.record.map(|path| path.as_os_str().as_bytes());
+    let mut late_words = request.late.clone();
+    if !late_words.is_empty() {
+        late_words.extend(state.as_os_str().as_bytes());
+        late_words.push(0);
+    }
     let opaque: usize = objects.iter().map(|o| Totals::of(&o.cfg).opaque).sum();
     whole.shared.tell(&Told {
         record: record.unwrap_or_default(),
         unseen: "",
+        named: &[],
+        link: &[],
         opaque: opaque as u64,
         code: objects
             .iter()
@@ -447,19 +543,25 @@ fn plan(
             .sum::<Code>()
             .told(),
         follow: &request.follow,
+        original: super::calls::original(request),
+        tool: &super::calls::tool_name(request),
+        late: match late {
+            Late::Never => &[],
+            _ => &late_words,
+        },
     });
     Ok(whole)
 }
 
 /// Places the objects' new segments.
-fn place<'a>(
+pub(super) fn place<'a>(
     request: &Request,
     objects: &'a [Object<'a>],
     sites: Vec<Sites>,
-    whole: &'a Whole,
+    plans: &'a [Plan],
     area: &'a Area,
 ) -> Result<Vec<Placed<'a>>> {
-    let each = objects.iter().zip(sites).zip(&whole.plans);
+    let each = objects.iter().zip(sites).zip(plans);
     each.map(|((object, sites), plan)| {
         let region = match object.image.kind.is_program() {
             true => Region::wanted(object.image, &request.wishes)?,
@@ -471,13 +573,17 @@ fn place<'a>(
             region: Some(region),
             area: Some(area),
         };
-        Placed::new(object, plan, None, sites, &options)
+        let placed = Placed::new(object, plan, None, sites, &options)?;
+        if placed.layout.region.start != region.start {
+            note(NEAR);
+        }
+        Ok(placed)
     })
     .collect()
 }
 
 /// The contents of the instrumented objects.
-fn outputs<'a>(
+pub(super) fn outputs<'a>(
     placed: &'a [Placed<'a>],
     debug: &'a [Vec<DebugSection>],
 ) -> Result<Vec<emit::Output<'a>>> {
@@ -510,9 +616,10 @@ fn debug_sections(
 }
 
 /// Compares the instrumented objects with the originals.
-fn check<'a>(
+pub(super) fn check<'a>(
     objects: impl Iterator<Item = ((&'a Placed<'a>, &'a Live<'a>), &'a emit::Output<'a>)>,
     summaries: &Summaries,
+    scope: check::Scope,
     steps: &mut Steps,
 ) -> Result<()> {
     let clobbers = |routine| summaries.of(routine).into();
@@ -523,6 +630,7 @@ fn check<'a>(
                 live,
                 clobbers: &clobbers,
                 output: &output.to_vec()?,
+                scope,
             })
         });
         each.sum::<Result<check::Checked>>()
@@ -533,10 +641,10 @@ fn check<'a>(
 
 /// Version of the tool interface from which the runtime knows a library by the time of its modification, before by
 /// the time of its inode's change.
-const MODIFIED: u32 = 19;
+pub(super) const MODIFIED: u32 = 19;
 
 /// What the runtime is told of the process, whose starting object is `starter`.
-fn facts(
+pub(super) fn facts(
     files: &[File],
     (starter, knows_modified): (usize, bool),
     folder: &Path,
@@ -557,8 +665,15 @@ fn facts(
     facts.put_text(offset_of!(ProcessInfo, named), named.as_os_str().as_bytes());
     let link = folder.join(bundle::LINK);
     facts.put_text(offset_of!(ProcessInfo, link), link.as_os_str().as_bytes());
-    let returns = facts.add(&vec![0; size_of::<u64>() * files.len()]);
-    facts.put_address(offset_of!(ProcessInfo, returns), returns);
+    for tables in [
+        offset_of!(ProcessInfo, returns),
+        offset_of!(ProcessInfo, boundaries),
+    ] {
+        let each = facts.add(&vec![0; size_of::<u64>() * files.len()]);
+        facts.put_address(tables, each);
+    }
+    let texts = facts.add(&vec![0; size_of::<TextPlace>() * files.len()]);
+    facts.put_address(offset_of!(ProcessInfo, texts), texts);
     for (i, file) in files.iter().enumerate() {
         let at = table + i * size_of::<ObjectInfo>();
         let stat = std::fs::metadata(&file.path)
@@ -590,15 +705,34 @@ fn facts(
     Ok(facts)
 }
 
-/// Tells the runtime where the objects' images end and where their tables of return addresses lie, which is known when
-/// all is placed.
-fn tell_places(facts: &mut Facts, placed: &[Placed<'_>]) {
+/// What the runtime is told of an object when it is placed: the end of its image, the addresses of its table of return
+/// addresses and of its table of instruction boundaries, and the table, start and end of its moved code; 0 for what there is not.
+pub(super) fn places_of(placed: &Placed<'_>) -> [u64; 6] {
+    let layout = &placed.layout;
+    let [table, start, end] = match &placed.placement.text {
+        Some(text) => [text.address, text.range.0, text.range.1],
+        None => [0; 3],
+    };
+    let image_end = placed.object.image.end.max(placed.placement.end);
+    let maps = [layout.return_map(), layout.boundaries()].map(|map| map.unwrap_or(0));
+    [image_end, maps[0], maps[1], table, start, end]
+}
+
+/// Tells the runtime where the objects' images end and where the tables by which it looks up addresses lie, which is
+/// known when all is placed.
+pub(super) fn tell_places(facts: &mut Facts, all: &[[u64; 6]]) {
     let table = facts.number(offset_of!(ProcessInfo, objects)) as usize;
     let returns = facts.number(offset_of!(ProcessInfo, returns)) as usize;
-    for (i, placed) in placed.iter().enumerate() {
+    let texts = facts.number(offset_of!(ProcessInfo, texts)) as usize;
+    let boundaries = facts.number(offset_of!(ProcessInfo, boundaries)) as usize;
+    for (i, [image_end, return_map, boundary_map, text, start, end]) in all.iter().enumerate() {
         let at = table + i * size_of::<ObjectInfo>() + offset_of!(ObjectInfo, end);
-        facts.put(at, placed.object.image.end.max(placed.placement.end));
-        let map = placed.layout.return_map().unwrap_or(0);
-        facts.put(returns + i * size_of::<u64>(), map);
+        facts.put(at, *image_end);
+        facts.put(returns + i * size_of::<u64>(), *return_map);
+        facts.put(boundaries + i * size_of::<u64>(), *boundary_map);
+        let at = texts + i * size_of::<TextPlace>();
+        facts.put(at + offset_of!(TextPlace, table), *text);
+        facts.put(at + offset_of!(TextPlace, start), *start);
+        facts.put(at + offset_of!(TextPlace, end), *end);
     }
 }

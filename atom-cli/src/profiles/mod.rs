@@ -16,7 +16,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::profile::{Adder, Profile, Readers};
+use ::profile::{Adder, Fact, FactValue, Profile, Readers, Sum, Type};
 use atom_core::{Error, Result};
 use clap::{Args, Subcommand};
 
@@ -126,8 +126,21 @@ pub fn run(args: &Report) -> Result<ExitCode> {
     }
 }
 
+/// A fact that is a text.
+pub fn text_fact(name: &str, text: &str) -> Fact {
+    Fact {
+        name: name.into(),
+        kind: Type::Text,
+        unit: None,
+        sum: Sum::None,
+        part: None,
+        whole: None,
+        value: FactValue::Text(text.into()),
+    }
+}
+
 /// Reads a profile.
-fn read(path: &Path) -> Result<Profile> {
+pub fn read(path: &Path) -> Result<Profile> {
     Profile::read(path).map_err(|e| Error::new("reading a profile", e.to_string()))
 }
 

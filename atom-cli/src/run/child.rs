@@ -3,7 +3,8 @@
 //! The program gets the terminal, the standard streams, the environment, the signal mask and the
 //! signal dispositions that `atom` was started with. While it runs, signals that a terminal sends
 //! reach it directly, as both are in one process group, and `atom` ignores them; signals that
-//! somebody sends to `atom` are passed on. When the program has ended, `atom` ends in the same way:
+//! a process sends to `atom` are passed on, those that `atom` ignores by inheritance included. The kernel says
+//! in the signal's information (`si_code`) which of both sent it. When the program has ended, `atom` ends in the same way:
 //! with its exit code, or by the signal that killed it.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -32,14 +33,71 @@ const PASSED_ON: [i32; 7] = [
     libc::SIGCONT,
 ];
 
+/// Signals by which people end what takes too long after the program's end.
+const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+
 /// The program's process number while it runs.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn pass_on(signal: i32) {
     let child = CHILD.load(Ordering::Relaxed);
-    if child > 0 {
+    match child {
         // SAFETY: a system call that signal handlers may make.
-        unsafe { libc::kill(child, signal) };
+        1.. => unsafe {
+            libc::kill(child, signal);
+        },
+        _ if ENDING.contains(&signal) => watch::give_up(),
+        _ => {}
+    }
+}
+
+/// Passes on a signal that a process has sent, as `kill` does, and no other.
+extern "C" fn pass_on_sent(signal: i32, information: *const libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel gives the information to a handler that asks for it.
+    let is_sent = unsafe { (*information).si_code } <= libc::SI_USER;
+    if is_sent {
+        pass_on(signal);
+    }
+}
+
+/// Installs [`pass_on_sent`].
+fn pass_on_if_sent(signal: i32) {
+    // SAFETY: zeros are a valid structure, which lives across the call.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = pass_on_sent as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+/// Blocks the signals that are passed on; yields the mask before.
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: plain system calls on this thread; the structures live across them.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in OF_TERMINAL.iter().chain(&PASSED_ON) {
+            libc::sigaddset(&mut set, *signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, &mut before);
+        before
+    }
+}
+
+/// Installs the handlers that pass signals on. The signal `report_on` asks for a report instead.
+fn pass_signals_on(report_on: Option<i32>) {
+    for signal in OF_TERMINAL {
+        pass_on_if_sent(signal);
+    }
+    for signal in PASSED_ON {
+        let handler = match report_on {
+            Some(asking) if asking == signal => watch::on_signal,
+            _ => pass_on as extern "C" fn(i32),
+        };
+        // SAFETY: the handlers make one system call and read an atomic number.
+        unsafe { libc::signal(signal, handler as *const () as usize) };
     }
 }
 
@@ -51,34 +109,32 @@ pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<(u3
         command.arg0(name);
     }
     command.args(program.arguments.iter().skip(1));
-    let sigpipe = surroundings::sigpipe_at_start();
-    // SAFETY: between fork and exec only a system call is made.
+    // A signal may come as soon as there is a program.
+    let before = block_signals();
+    // SAFETY: between fork and exec only system calls are made; the mask is the one that the thread had.
     unsafe {
         command.pre_exec(move || {
-            libc::signal(libc::SIGPIPE, sigpipe);
+            surroundings::restore_signals();
+            libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
             Ok(())
         });
     }
-    let mut child = command
-        .spawn()
-        .map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
-    CHILD.store(child.id() as i32, Ordering::Relaxed);
-    for signal in OF_TERMINAL {
-        // SAFETY: ignoring a signal needs no handler.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    pass_signals_on(report_on);
+    let child = command.spawn();
+    if let Ok(child) = &child {
+        CHILD.store(child.id() as i32, Ordering::Relaxed);
     }
-    for signal in PASSED_ON {
-        let handler = match report_on {
-            Some(asking) if asking == signal => watch::on_signal,
-            _ => pass_on as extern "C" fn(i32),
-        };
-        // SAFETY: the handlers make one system call and read an atomic number.
-        unsafe { libc::signal(signal, handler as *const () as usize) };
-    }
+    // SAFETY: the mask is the one that the thread had.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    let mut child = child.map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
     let status = child
         .wait()
         .map_err(|e| Error::new(DOING, format!("waiting for it: {e}")).file(file));
     CHILD.store(0, Ordering::Relaxed);
+    for signal in OF_TERMINAL {
+        // SAFETY: as above.
+        unsafe { libc::signal(signal, pass_on as extern "C" fn(i32) as *const () as usize) };
+    }
     status.map(|status| (child.id(), status))
 }
 

@@ -50,6 +50,7 @@ pub fn follow_words(wish: &Wish<'_>, store: &Store) -> Result<Vec<OsString>> {
             .into_iter()
             .map(OsString::from),
     );
+    run.extend(wish.arguments.no_late.then(|| "--no-late".into()));
     // A name is looked for beside the command; a path counts from any folder.
     let tool = &wish.arguments.tool;
     let is_path = tool.contains('/') || source::is_source(Path::new(tool));

@@ -5,14 +5,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use atom_core::image::separate;
 use atom_core::{Error, Result};
 
-use super::identity::Identity;
+use super::identity::{Identity, stamp};
 use super::program::Program;
 use super::shortcut::{Found, Shortcut, Stamps};
 use super::store::{Entry, Store};
 use super::{Arguments, closure, record, remembered};
-use crate::{find, source};
+use crate::driver::{ORIGINAL, late};
+use crate::{debuginfod, find, source};
 
 /// The file in an entry that names the objects which the program loads and the tool does not see.
 pub const UNSEEN: &str = "unseen";
@@ -59,6 +61,7 @@ impl<'a> Wish<'a> {
     fn words(&self) -> Vec<String> {
         let mut words = vec![self.tool.display().to_string()];
         words.extend(self.arguments.own.then(|| "--own".into()));
+        words.extend(self.arguments.no_late.then(|| "--no-late".into()));
         words.extend(self.arguments.choices.words());
         words.push("--".into());
         words.extend(self.arguments.tool_options.iter().cloned());
@@ -135,10 +138,14 @@ impl<'a> Wish<'a> {
         for word in &self.follow {
             job.option("--follow", word);
         }
+        job.path("--placed-at", &placed_at);
+        job.path("--named", &program.file);
         if parts.is_whole {
             job.words.push("--libs".into());
-            job.path("--placed-at", &placed_at);
-            job.path("--named", &program.file);
+            if !self.arguments.no_late {
+                job.path("--late", &Identity::command().map_err(Failure::Other)?);
+                job.option("--late", late::WORD.as_ref());
+            }
             for library in &parts.libraries {
                 let library = std::path::absolute(library).unwrap_or_else(|_| library.clone());
                 job.path("--loads", &library);
@@ -149,6 +156,13 @@ impl<'a> Wish<'a> {
                 .for_each(|library| job.path("--with", library));
         }
         job.run(voice)?;
+        if !parts.is_whole {
+            // Bundles have a link of their own.
+            let link = folder.join(ORIGINAL);
+            std::os::unix::fs::symlink(&parts.file, &link)
+                .map_err(|e| Error::new("linking the original", e.to_string()).file(link))
+                .map_err(Failure::Other)?;
+        }
         let unseen = folder.join(UNSEEN);
         let names = match parts.is_whole {
             true => String::new(),
@@ -170,6 +184,8 @@ struct Parts {
     later: Vec<PathBuf>,
     /// Its libraries are instrumented too.
     is_whole: bool,
+    /// Where names and lines of all these objects may lie, if not in the objects.
+    separate: Vec<PathBuf>,
 }
 
 impl Parts {
@@ -178,12 +194,28 @@ impl Parts {
         let file = std::fs::canonicalize(&program.file)
             .map_err(|e| Error::new(DOING, e.to_string()).file(&program.file))?;
         let libraries = libraries(&file)?;
-        Ok(Self {
+        let mut parts = Self {
             is_whole: !wish.arguments.own && !libraries.is_empty(),
             later: remembered::get(store, &program.file),
             file,
             libraries,
-        })
+            separate: Vec::new(),
+        };
+        let objects = parts.objects(wish);
+        debuginfod::ask_for(&objects);
+        parts.separate = objects
+            .iter()
+            .flat_map(|o| separate::candidates(o))
+            .collect();
+        Ok(parts)
+    }
+
+    /// The objects that are instrumented.
+    fn objects<'a>(&'a self, wish: &'a Wish<'_>) -> Vec<&'a Path> {
+        let others = self.libraries.iter().chain(&wish.arguments.choices.with);
+        let others = others.chain(&self.later).filter(|_| self.is_whole);
+        let all = std::iter::once(&self.file).chain(others);
+        all.map(PathBuf::as_path).collect()
     }
 
     /// The files that decide which entry is the right one.
@@ -192,7 +224,8 @@ impl Parts {
         let remembered = remembered::file(store, &program.file);
         let some = [&command, &self.file, &program.file, &wish.tool, &remembered];
         let others = self.libraries.iter().chain(&wish.arguments.choices.with);
-        let all = some.into_iter().chain(others).chain(&self.later);
+        let others = others.chain(&self.later).chain(&self.separate);
+        let all = some.into_iter().chain(others);
         Ok(Stamps::take(all.map(PathBuf::as_path)))
     }
 
@@ -200,20 +233,24 @@ impl Parts {
     fn name(&self, wish: &Wish<'_>, program: &Program, store: &Store) -> Result<String> {
         let mut identity = Identity::new(store.digests());
         identity.add_command()?;
-        identity.add_file(&self.file)?;
         identity.add_file(&wish.tool)?;
-        if self.is_whole {
-            let with = &wish.arguments.choices.with;
-            for library in self.libraries.iter().chain(with).chain(&self.later) {
-                identity.add_file(library)?;
-                // The runtime knows a library by what the file system says of it.
-                let m = library
-                    .metadata()
-                    .map_err(|e| Error::new("looking at a library", e.to_string()).file(library))?;
-                let known = [m.dev(), m.ino(), m.mtime() as u64, m.mtime_nsec() as u64];
-                identity.add_words("file", &known.map(|word| word.to_string()));
+        let with = &wish.arguments.choices.with;
+        let libraries = self.libraries.iter().chain(with).chain(&self.later);
+        for object in std::iter::once(&self.file).chain(libraries.filter(|_| self.is_whole)) {
+            identity.add_file(object)?;
+            // The runtime knows an object by what the file system says of it.
+            let m = object
+                .metadata()
+                .map_err(|e| Error::new("looking at an object", e.to_string()).file(object))?;
+            let known = [m.dev(), m.ino(), m.mtime() as u64, m.mtime_nsec() as u64];
+            identity.add_words("file", &known.map(|word| word.to_string()));
+        }
+        identity.add_words("named", &[program.file.display().to_string()]);
+        for file in &self.separate {
+            if let Ok(m) = file.metadata() {
+                let words = [file.display().to_string(), stamp(&m)];
+                identity.add_words("separate", &words);
             }
-            identity.add_words("named", &[program.file.display().to_string()]);
         }
         identity.add_words("options", &wish.words());
         Ok(identity.name())
@@ -245,6 +282,8 @@ pub fn names(libraries: &[PathBuf]) -> String {
     names.join(", ")
 }
 
+/// Variables that say where debug information is.
+const DEBUG_VARIABLES: [&str; 3] = ["HOME", "XDG_CACHE_HOME", "DEBUGINFOD_CACHE_PATH"];
 /// What an error says of a job that has told its reason itself.
 const JOB: &str = "instrumenting the program";
 /// What an error says of a job that did not end by itself.
@@ -322,8 +361,12 @@ impl<'a> Job<'a> {
                 None => Err(fail(format!("instrumenting ended: {status}"))),
             };
         };
-        // The program's environment is not the command's.
+        // The program's environment is not the command's. The variables that lead to debug information stay.
         command.env_clear().stdin(Stdio::null());
+        let kept = DEBUG_VARIABLES
+            .iter()
+            .filter_map(|v| Some((v, std::env::var_os(v)?)));
+        command.envs(kept);
         if folder.is_dir() {
             command.current_dir(folder);
         }

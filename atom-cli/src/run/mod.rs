@@ -2,22 +2,25 @@
 //!
 //! The steps, each in a file of its own: which file is run (`program`), what it loads (`closure`,
 //! `remembered`), what the result depends on (`identity`, `shortcut`), where it is kept (`store`), how it is
-//! made (`instrument`), the run itself (`child`), and what is told of it (`record`, `processes`). With
+//! made (`instrument`), the run itself (`child`), and what is told of it (`record`, `processes`, `samples`, `generated`). With
 //! `--children` the programs that the process executes come back to this command (`followed`,
 //! `surroundings`).
 
 mod child;
 pub mod closure;
 pub mod followed;
+mod generated;
 pub mod identity;
 mod instrument;
 mod processes;
 mod program;
 mod record;
 mod remembered;
+mod samples;
 mod shortcut;
 pub mod store;
 mod surroundings;
+pub use surroundings::is_ignored_at_start;
 mod watch;
 
 use std::ffi::OsString;
@@ -47,9 +50,16 @@ pub struct Arguments {
     #[arg(long)]
     pub own: bool,
     /// Instrument the programs that the process executes as well, each when it is executed, with its
-    /// libraries. Each process has a report of its own; those that were not instrumented are listed
+    /// libraries. Those that were not instrumented are listed
     #[arg(long, conflicts_with = "own")]
     pub children: bool,
+    /// Leave a report of each process, instead of one of all
+    #[arg(long)]
+    pub per_process: bool,
+    /// Let libraries that the program opens while it runs run as they are in this run; the next run instruments them.
+    /// Else they are instrumented when they are opened
+    #[arg(long)]
+    pub no_late: bool,
     /// Instrument again, even if the result of an earlier run is there
     #[arg(long)]
     pub fresh: bool,
@@ -115,25 +125,47 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let asking = Asking::start(&arguments.reports, &record)?;
     let file = entry.folder.join(program.file_name());
     exhausted::check_limit(&file)?;
+    let watching = samples::start();
     let (first, status) = child::run(&file, &program, arguments.reports.report_on)?;
     asking.stop();
     watch::finish(&record::watchers(&record::read(record.file())));
     let said = record::read(record.file());
     drop(record);
+    let command = identity::Identity::command()?;
+    let shares = watching.map(|watching| watching.finish(store.folder(), &command));
+    let not_counted = shares.and_then(|shares| shares.line(!arguments.own));
     let has_failed = record::tell_failures(&said);
     let program = record::Program {
         path: std::path::absolute(&program.file).unwrap_or_else(|_| program.file.clone()),
         file: program.file,
         arguments: followed::quoted(&program.arguments),
     };
-    let processes = Processes::new(said, first, program.clone());
+    let mut processes = Processes::new(said, first, program.clone());
     let later = Later::remember(&processes, &store);
+    let replaceable = match arguments.per_process {
+        true => None,
+        false => processes.replaceable(),
+    };
+    let number = match replaceable.map(|pairs| (together(&pairs), pairs)) {
+        Some((Ok(number), pairs)) => {
+            processes.have_been_replaced(&pairs);
+            number
+        }
+        Some((Err(e), _)) => {
+            note(&e.to_string());
+            1
+        }
+        None => 1,
+    };
     let list = arguments.children.then(|| processes.write_list()).flatten();
-    let all = arguments.children.then(|| together(&processes)).flatten();
-    if !arguments.quiet {
-        tell(&processes, &later, list, all);
-    } else if let Some(Err(e)) = all {
+    if let Some(line) = &not_counted
+        && let Err(e) = add_line(&processes, line)
+    {
         note(&e.to_string());
+    }
+    if !arguments.quiet {
+        tell(&processes, &later, list, number);
+        not_counted.iter().for_each(|line| note(line));
     }
     if !arguments.quiet
         && let Ok(libraries) = std::fs::read_to_string(entry.folder.join(UNSEEN))
@@ -201,26 +233,53 @@ fn in_any_folder(arguments: &Arguments) -> Arguments {
     arguments
 }
 
-/// Writes the report of all processes together and its profile, if several processes have left profiles. Returns
-/// where they are: the report, the profile, and the number of processes.
-fn together(processes: &Processes) -> Option<Result<(PathBuf, PathBuf, usize)>> {
-    let (report, to) = processes.together()?;
-    let write = || {
-        // A profile that was replaced or removed meanwhile is left out.
-        let mut files = processes.profiles();
-        files.retain(|file| file.is_file());
-        let (sum, number) = profiles::together::sum(&files)?;
-        let fail = |path: &Path, e: String| {
-            Error::new("writing the report of all processes", e).file(path)
-        };
-        let mut text = Vec::new();
-        profiles::write_report(&mut text, &sum, number)
-            .and_then(|()| std::fs::write(&report, text))
-            .map_err(|e| fail(&report, e.to_string()))?;
-        sum.write(&to).map_err(|e| fail(&to, e.to_string()))?;
-        Ok((report.clone(), to.clone(), number))
+/// Puts one report of all processes and one profile in the place of the first pair of a report and a profile, and
+/// removes the others. Returns the number of profiles that were added up.
+fn together(pairs: &[(PathBuf, PathBuf)]) -> Result<usize> {
+    let Some((report, profile)) = pairs.first() else {
+        return Ok(0);
     };
-    Some(write())
+    let fail =
+        |path: &Path, e: String| Error::new("writing the report of all processes", e).file(path);
+    let files: Vec<&Path> = pairs.iter().map(|(_, profile)| profile.as_path()).collect();
+    let (sum, number) = profiles::together::sum(&files)?;
+    let mut text = Vec::new();
+    profiles::write_report(&mut text, &sum, number).map_err(|e| fail(report, e.to_string()))?;
+    for (file, bytes) in [(report, text), (profile, sum.to_bytes())] {
+        replace(file, &bytes).map_err(|e| fail(file, e.to_string()))?;
+    }
+    for (report, profile) in pairs.iter().skip(1) {
+        for file in [report, profile] {
+            std::fs::remove_file(file).map_err(|e| fail(file, e.to_string()))?;
+        }
+    }
+    Ok(number)
+}
+
+/// Puts other contents in the place of a file's.
+fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut new = file.to_owned().into_os_string();
+    new.push(".new");
+    std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, file))
+}
+
+/// Adds a line to the head of the first report for people, and to its profile.
+fn add_line(processes: &Processes, line: &str) -> Result<()> {
+    let Some((report, file)) = processes.summed() else {
+        return Ok(());
+    };
+    let fail = |e: String| Error::new("completing the report", e).file(report);
+    let text = std::fs::read_to_string(report).map_err(|e| fail(e.to_string()))?;
+    // The head's last lines say what was not instrumented; the facts behind it are indented.
+    let head = text
+        .lines()
+        .take_while(|line| !line.is_empty() && !line.starts_with(' '));
+    let at: usize = head.map(|line| line.len() + 1).sum();
+    let (head, rest) = text.split_at(at.min(text.len()));
+    replace(report, format!("{head}{line}\n{rest}").as_bytes()).map_err(|e| fail(e.to_string()))?;
+    let mut profile = profiles::read(file)?;
+    profile.facts.push(profiles::text_fact("time", line));
+    replace(file, &profile.to_bytes()).map_err(|e| fail(e.to_string()))
 }
 
 /// Libraries that processes loaded while they ran, and that were not instrumented.
@@ -243,7 +302,7 @@ impl Later {
             later.known.extend(known);
             later.new.extend(new);
         }
-        for (program, loaded) in processes.loaded() {
+        for (program, loaded) in processes.loaded().chain(processes.added()) {
             remembered::add(store, program, loaded);
         }
         later
@@ -255,24 +314,17 @@ fn tell(
     processes: &Processes,
     later: &Later,
     list: Option<std::io::Result<PathBuf>>,
-    all: Option<Result<(PathBuf, PathBuf, usize)>>,
+    number: usize,
 ) {
     if let Some(line) = processes.line() {
-        eprintln!("{line}");
+        let of = match number {
+            1 => String::new(),
+            _ => format!(" (the sum of {number}; --per-process leaves each)"),
+        };
+        eprintln!("{line}{of}");
     }
-    match &all {
-        Some(Ok((report, _, number))) => {
-            eprintln!("all {number} together: {}", processes.short(report));
-        }
-        Some(Err(e)) => note(&e.to_string()),
-        None => {}
-    }
-    let closer = match all {
-        Some(Ok((_, profile, _))) => Some(profile),
-        _ => processes.profiles().first().map(|p| p.to_path_buf()),
-    };
-    if let Some(profile) = closer {
-        eprintln!("look closer: atom report {}", processes.short(&profile));
+    if let Some(profile) = processes.profiles().first() {
+        eprintln!("look closer: atom report {}", processes.short(profile));
     }
     match list {
         Some(Ok(file)) => eprintln!("{}: listed in {}", processes.size(), file.display()),

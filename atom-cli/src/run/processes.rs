@@ -4,7 +4,7 @@
 //! record says that the process executes something, and has reports of its own. The first stage of a forked
 //! child is its parent's program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -24,8 +24,12 @@ struct Stage {
     is_later: bool,
     reports: Vec<PathBuf>,
     profiles: Vec<PathBuf>,
+    /// Those of the reports that say nothing that the profiles do not have.
+    summed: Vec<PathBuf>,
     /// Libraries that were loaded while the program ran and are not instrumented, each once.
     loaded: Vec<PathBuf>,
+    /// Libraries that were instrumented when the program opened them, each once.
+    added: Vec<PathBuf>,
 }
 
 /// A program that ran as it is.
@@ -62,6 +66,7 @@ impl Processes {
         }
         number_older(&mut all.stages, |stage| &mut stage.reports);
         number_older(&mut all.stages, |stage| &mut stage.profiles);
+        number_older(&mut all.stages, |stage| &mut stage.summed);
         all
     }
 
@@ -69,7 +74,9 @@ impl Processes {
         match entry {
             Entry::Report(process, path) => push(&mut self.stage(process).reports, path),
             Entry::Profile(process, path) => push(&mut self.stage(process).profiles, path),
+            Entry::Summed(process, path) => push(&mut self.stage(process).summed, path),
             Entry::Loaded(process, path) => push(&mut self.stage(process).loaded, path),
+            Entry::Added(process, path) => push(&mut self.stage(process).added, path),
             Entry::Executes(process, program) => {
                 let is_later = self.of(process.number).is_some();
                 self.stages
@@ -112,18 +119,33 @@ impl Processes {
         &mut self.stages[at.unwrap_or(0)]
     }
 
-    /// All reports, in the order in which their processes began.
+    /// All reports, in the order in which their processes began, each once.
     fn reports(&self) -> Vec<&PathBuf> {
-        self.stages.iter().flat_map(|s| &s.reports).collect()
+        let mut seen = HashSet::new();
+        let all = self.stages.iter().flat_map(|s| &s.reports);
+        all.filter(|report| seen.insert(*report)).collect()
     }
 
     /// For each program the libraries that were loaded later and are not instrumented.
     pub fn loaded(&self) -> impl Iterator<Item = (&Path, &[PathBuf])> {
+        self.of_programs(|s| &s.loaded)
+    }
+
+    /// For each program the libraries that were instrumented when the program opened them.
+    pub fn added(&self) -> impl Iterator<Item = (&Path, &[PathBuf])> {
+        self.of_programs(|s| &s.added)
+    }
+
+    /// For each program these libraries, if there are any.
+    fn of_programs(
+        &self,
+        libraries: fn(&Stage) -> &Vec<PathBuf>,
+    ) -> impl Iterator<Item = (&Path, &[PathBuf])> {
         let first = self.stages.first().and_then(|s| s.program.as_ref());
-        let known = self.stages.iter().filter(|s| !s.loaded.is_empty());
+        let known = self.stages.iter().filter(move |s| !libraries(s).is_empty());
         known.filter_map(move |s| {
             let program = s.program.as_ref().or(first)?;
-            Some((program.file.as_path(), s.loaded.as_slice()))
+            Some((program.file.as_path(), libraries(s).as_slice()))
         })
     }
 
@@ -145,20 +167,44 @@ impl Processes {
         all.map(PathBuf::as_path).collect()
     }
 
-    /// Path of the report of all processes together, and of their profile: those of the first with `.all` behind
-    /// the names. `None` if there is one profile only.
-    pub fn together(&self) -> Option<(PathBuf, PathBuf)> {
-        let profiles = self.profiles();
-        let [profile, _, ..] = profiles[..] else {
-            return None;
+    /// The reports that one report of all processes replaces, with their profiles, in the order in which their processes
+    /// began. `None` if a single process has reported, or one has a report of another kind, such as a log.
+    pub fn replaceable(&self) -> Option<Vec<(PathBuf, PathBuf)>> {
+        let reporting = self.stages.iter().filter(|s| !s.profiles.is_empty());
+        let pair = |stage: &Stage| match (&stage.summed[..], &stage.profiles[..]) {
+            ([report], [profile]) => Some((report.clone(), profile.clone())),
+            _ => None,
         };
-        let report = *self.reports().first()?;
-        let named = |path: &Path| {
-            let mut name = path.as_os_str().to_os_string();
-            name.push(".all");
-            PathBuf::from(name)
+        let pairs = reporting.map(pair).collect::<Option<Vec<_>>>()?;
+        // A file that was replaced or removed meanwhile cannot be added.
+        let is_there = pairs.iter().all(|(a, b)| a.is_file() && b.is_file());
+        (pairs.len() > 1 && is_there).then_some(pairs)
+    }
+
+    /// The first report for people whose profile has all that it says, with the profile.
+    pub fn summed(&self) -> Option<(&Path, &Path)> {
+        let found = self.stages.iter().find_map(|stage| {
+            let (report, profile) = (stage.summed.first()?, stage.profiles.first()?);
+            Some((report.as_path(), profile.as_path()))
+        });
+        found.filter(|(report, profile)| report.is_file() && profile.is_file())
+    }
+
+    /// Notes that the first of the pairs stands for all of them now.
+    pub fn have_been_replaced(&mut self, pairs: &[(PathBuf, PathBuf)]) {
+        let Some((first, rest)) = pairs.split_first() else {
+            return;
         };
-        Some((named(report), named(profile)))
+        for stage in &mut self.stages {
+            for (report, profile) in rest {
+                let replace = |(old, new): (&PathBuf, &PathBuf), all: &mut Vec<PathBuf>| {
+                    let same = all.iter_mut().filter(|path| *path == old);
+                    same.for_each(|path| path.clone_from(new));
+                };
+                replace((report, &first.0), &mut stage.reports);
+                replace((profile, &first.1), &mut stage.profiles);
+            }
+        }
     }
 
     /// A path, by its name in the working folder if it lies in it or below.
@@ -264,7 +310,9 @@ impl Stage {
             is_later,
             reports: Vec::new(),
             profiles: Vec::new(),
+            summed: Vec::new(),
             loaded: Vec::new(),
+            added: Vec::new(),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | `R` | process, parent, path of a report |
 //! | `P` | process, parent, path of a profile |
+//! | `T` | process, parent, path of a report for people that the profile has in full |
 //! | `O` | process, parent, path of a library that was loaded later and is not instrumented |
 //! | `F` | a line for the user that says what could not be written |
 //! | `E` | process, parent, path that it executes now, tab, path of the program that runs for it (a script's interpreter), tab, arguments for people |
@@ -49,8 +50,12 @@ pub enum Entry {
     Report(Process, PathBuf),
     /// A process wrote a profile.
     Profile(Process, PathBuf),
+    /// A report for people says nothing that the process's profile does not have.
+    Summed(Process, PathBuf),
     /// A process loaded a library that is not instrumented.
     Loaded(Process, PathBuf),
+    /// A process loaded a library that was instrumented then.
+    Added(Process, PathBuf),
     /// Something could not be written.
     Failed(String),
     /// A process executes an instrumented program.
@@ -203,7 +208,9 @@ fn entry(kind: u8, text: &[u8]) -> Option<Entry> {
     match kind {
         b'R' => Some(Entry::Report(process, to_path(rest))),
         b'P' => Some(Entry::Profile(process, to_path(rest))),
+        b'T' => Some(Entry::Summed(process, to_path(rest))),
         b'O' => Some(Entry::Loaded(process, to_path(rest))),
+        b'L' => Some(Entry::Added(process, to_path(rest))),
         b'E' => {
             let program = Program {
                 path: to_path(part()),
@@ -252,7 +259,7 @@ mod tests {
     #[test]
     fn entries_are_read() {
         let text =
-            b"R7 1 /a b\0P7 1 /p\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
+            b"R7 1 /a b\0P7 1 /p\0T7 1 /a b\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
         let (first, second) = (
             Process {
                 number: 7,
@@ -266,6 +273,7 @@ mod tests {
         let expected = [
             Entry::Report(first, "/a b".into()),
             Entry::Profile(first, "/p".into()),
+            Entry::Summed(first, "/a b".into()),
             Entry::Executes(
                 second,
                 Program {

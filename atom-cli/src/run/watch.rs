@@ -64,6 +64,13 @@ fn signal(text: &str) -> std::result::Result<i32, String> {
 /// Descriptor that wakes the thread which asks for reports; -1 if there is none.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
+/// True if nobody wants to wait for a report any more.
+static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Ends the wait for reports after the program's end. A signal handler may call this.
+pub fn give_up() {
+    IS_GIVEN_UP.store(true, Ordering::Relaxed);
+}
 
 fn wake() {
     let one = 1u64;
@@ -164,11 +171,11 @@ pub fn finish(watchers: &[i32]) {
     }
 }
 
-/// Waits for a watcher's end; `None` if that takes too long.
+/// Waits for a watcher's end; `None` if that takes too long, or nobody wants to wait.
 fn ended(watcher: i32) -> Option<i32> {
     let start = Instant::now();
     let mut status = 0;
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < PATIENCE && !IS_GIVEN_UP.load(Ordering::Relaxed) {
         // SAFETY: the kernel writes the status.
         match unsafe { libc::waitpid(watcher, &mut status, libc::WNOHANG | libc::__WALL) } {
             0 => sleep(PAUSE),

@@ -13,6 +13,7 @@ use object::{Object as _, ObjectSegment as _};
 const OBJECT_SHIFT: u32 = 32;
 
 /// The code of a process's objects.
+#[derive(Default)]
 pub struct Code {
     objects: Vec<Object>,
     /// For each object that was used its segments: addresses and contents.
@@ -20,12 +21,10 @@ pub struct Code {
 }
 
 impl Code {
-    /// The code of these objects, whose files are read when they are needed.
-    pub fn new(objects: &[Object]) -> Self {
-        Self {
-            objects: objects.to_vec(),
-            segments: HashMap::new(),
-        }
+    /// Takes the objects that are not known yet. Their files are read when they are needed.
+    pub fn know(&mut self, objects: &[Object]) {
+        let new = objects.get(self.objects.len()..);
+        self.objects.extend_from_slice(new.unwrap_or_default());
     }
 
     /// The instruction at an address, and its bytes.

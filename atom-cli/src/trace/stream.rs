@@ -38,7 +38,7 @@ pub fn each<C>(
     make: impl Fn(&Instruction, &[u8]) -> C,
     mut each: impl FnMut(Step<'_, C>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut code = None;
+    let mut code = Code::default();
     let mut known: HashMap<u64, (Instruction, C)> = HashMap::new();
     let mut last: Option<u64> = None;
     let mut references: Vec<Reference> = Vec::new();
@@ -56,7 +56,7 @@ pub fn each<C>(
         })
     };
     while let Some(found) = reader.next_chunk()? {
-        let code = code.get_or_insert_with(|| Code::new(reader.objects()));
+        code.know(reader.objects());
         for r in found.into_iter().filter(|r| r.thread == thread) {
             if r.access != EXECUTED {
                 // References of an instruction that was executed before the window are left out.

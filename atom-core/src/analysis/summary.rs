@@ -17,6 +17,18 @@ use super::image::AnalysisImage;
 pub const CALLER_SAVED: u16 = 0x0FC7;
 const RSP: u16 = 1 << 4;
 
+/// Export of the runtime that does work on a stack of the runtime's own, and the bytes that it takes of the caller's at
+/// most.
+const APART: (&str, u32) = ("__atom_uninterrupted", 256);
+
+/// Bytes that a function is taken to need which is called through a pointer: closures and methods of trait objects in
+/// routines are small. What writes text needs more by its other calls.
+const THROUGH_POINTER: u32 = 192;
+
+/// Largest number of bytes below its return address that a routine may need on the program's stack. A signal takes up to
+/// three times as many.
+pub const MOST_ON_PROGRAM_STACK: u32 = 1024;
+
 /// The effect of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -39,7 +51,7 @@ pub struct Summary {
     pub calls: bool,
     /// True if rsp must be aligned to 16 bytes before the call, as the ABI demands.
     pub aligned_stack: bool,
-    /// Bytes of stack that it uses below its return address on paths that return; `None` if not known.
+    /// Bytes of the caller's stack that it uses below its return address on paths that return; `None` if not known.
     pub stack: Option<u32>,
     /// True if it can return at all.
     pub returns: bool,
@@ -74,6 +86,12 @@ impl Summary {
         stack: Some(0),
         returns: false,
     };
+
+    /// True if the program's stack is large enough for the routine wherever it is called.
+    pub fn fits_program_stack(&self) -> bool {
+        self.stack
+            .is_some_and(|bytes| bytes <= MOST_ON_PROGRAM_STACK)
+    }
 
     /// Adds changes to registers and flags.
     fn add(&mut self, other: &Summary) {
@@ -132,6 +150,10 @@ impl Summaries {
         }
         graph.solve();
         let mut stacks = vec![None; graph.all.len()];
+        let apart = image.facts.export(APART.0);
+        if let Some(number) = apart.and_then(|apart| graph.numbers.get(&apart)) {
+            stacks[*number] = Some(Some(APART.1));
+        }
         let sums = 0..graph.all.len();
         let sums = sums.map(|i| Summary {
             stack: graph.stack(i, &mut stacks, 0),
@@ -288,7 +310,8 @@ impl Graph {
         sum
     }
 
-    /// Bytes of stack that a function needs, from those of its callees. Recursion has no bound.
+    /// Bytes of stack that a function needs, from those of its callees. Recursion has no bound; a callee that is not known
+    /// counts as a small one.
     fn stack(&self, i: usize, done: &mut [Option<Option<u32>>], depth: usize) -> Option<u32> {
         const DEEPEST: usize = 200;
         if let Some(known) = done[i] {
@@ -312,7 +335,9 @@ impl Graph {
                         .and_then(|c| self.stack(*c, done, depth + 1))
                         .map(|s| s + pushed)
                 }
-                Exit::Call(_) | Exit::Tail(_) => None,
+                Exit::Call(Callee::Unknown) | Exit::Tail(Callee::Unknown) => Some(THROUGH_POINTER),
+                // It ends the program.
+                Exit::Call(Callee::Missing(_)) | Exit::Tail(Callee::Missing(_)) => Some(0),
                 _ => Some(facts.below[at]),
             };
             most = match (most, facts.depths[at], below) {

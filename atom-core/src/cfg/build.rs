@@ -1,18 +1,24 @@
 //! From seeds to all procedures: follows control, collects code pointers, and
 //! repeats both until nothing new is found.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use rayon::prelude::*;
 
-use super::data_refs::DataRefs;
-use super::jump_table::{self, Surroundings};
+use super::addresses::Addresses;
+use super::evidence::Tested;
 use super::seeds::{self, FrameFacts, Seed};
+use super::text_data::TextData;
 use super::traverse::{Body, Ref, mark};
-use super::{Cfg, Kept, Starts, pointers};
+use super::{Cfg, Kept, Returns, Starts, pointers};
 use crate::error::Result;
-use crate::image::Image;
+use crate::image::{Image, ImageDecoder};
 use crate::parallel::AT_ONCE;
+use crate::x86::Instruction;
+use crate::x86::jump_table::is_address;
 
 /// Number of rounds of discovery at most; real programs need about five.
 const MAX_ROUNDS: usize = 40;
@@ -34,21 +40,46 @@ pub(super) struct Discovery<'a> {
     pub(super) image: &'a Image,
     pub(super) regions: Vec<(u64, u64)>,
     pub(super) seeds: Vec<Seed>,
-    pub(super) bodies: Vec<Body>,
+    #[expect(
+        clippy::vec_box,
+        reason = "new ones are put between the others, which moves as many as there are behind"
+    )]
+    pub(super) bodies: Vec<Box<Body>>,
     /// By body: number of its refs that have been processed.
     pub(super) seen_refs: Vec<usize>,
     /// Code addresses found in data or relocations that are not processed yet, each with true if it
     /// is certainly an address.
     data_pointers: Vec<(u64, bool)>,
+    /// Those of them that are certainly addresses, in order.
+    pub(super) stored: Vec<u64>,
     /// Addresses of code that lie in data, relocations or operands.
-    pub(super) pointers: FxHashSet<u64>,
+    pub(super) pointers: Addresses,
     /// Data addresses that code refers to.
-    pub(super) data_refs: DataRefs,
+    pub(super) data_refs: Addresses,
+    /// Data addresses to which code may refer that is not known yet.
+    pub(super) guessed_refs: Addresses,
     /// Index to find bodies by address.
     index: Starts,
     /// True if code stands behind info tables, see [`pointers::has_info_table`].
     pub(super) has_info_tables: bool,
+    /// Bytes of the text that are data.
+    pub(super) data: TextData,
+    /// Addresses to which no direct control leads, and of which nothing proves that they are code.
+    pub(super) doubtful: Vec<u64>,
+    /// Words of data that may be addresses of code where none is known, or any numbers.
+    pub(super) lone: Vec<u64>,
+    /// Those of them that were searched for proofs.
+    pub(super) tested: FxHashMap<u64, Tested>,
+    /// Number of bodies when `doubtful` was last searched for proofs.
+    pub(super) bodies_at_last_proof: usize,
+    /// By first address of a body: an address in it where there may be code or data.
+    pub(super) ambiguous: FxHashMap<u64, u64>,
+    /// By first address of a body: an address in it where there may be code that runs in place.
+    pub(super) uncounted: FxHashMap<u64, u64>,
 }
+
+/// Some bodies with their seeds.
+type Known<'d> = (&'d [Box<Body>], &'d [Seed]);
 
 /// Addresses to which references lead.
 #[derive(Default)]
@@ -57,33 +88,53 @@ struct NewRefs {
     entries: Vec<u64>,
     /// Code whose address is taken.
     pointers: Vec<u64>,
+    /// Code to which control certainly goes by its address.
+    code: Vec<u64>,
     /// Data.
     data: Vec<u64>,
+    /// Code or data in the segment of the code that is read; true for an operand without index.
+    read: Vec<(u64, bool)>,
 }
 
 impl NewRefs {
     /// Number of targets of control.
     fn targets(&self) -> usize {
-        self.entries.len() + self.pointers.len()
+        self.entries.len() + self.pointers.len() + self.code.len()
     }
 }
 
 impl Cfg {
     /// Builds the graph of a program.
     pub fn build(image: &Image, frames: &FrameFacts) -> Result<Self> {
-        Self::build_keeping(image, frames, &Kept::new())
+        Self::build_keeping(image, frames, &Kept::new(), Returns::New)
     }
 
     /// Builds the graph of a program; the procedures in `kept` stay in place and are not instrumented.
-    pub fn build_keeping(image: &Image, frames: &FrameFacts, kept: &Kept) -> Result<Self> {
-        let mut discovery = Discovery::start(image, frames);
-        discovery.run(frames);
-        Ok(discovery.finish(frames, kept))
+    /// `returns` are the return addresses of procedures that need no particular ones.
+    pub fn build_keeping(
+        image: &Image,
+        frames: &FrameFacts,
+        kept: &Kept,
+        returns: Returns,
+    ) -> Result<Self> {
+        let mut read = BTreeSet::new();
+        for is_last in [false, false, true] {
+            let mut discovery = Discovery::start(image, frames, read.clone());
+            discovery.run(frames);
+            if is_last || !discovery.has_followed_data(&read) {
+                discovery.settle_doubtful();
+                return Ok(discovery.finish(frames, kept, returns));
+            }
+            // Data was taken for code, which may have led anywhere.
+            read = discovery.data.into_read();
+        }
+        unreachable!("the last round returns")
     }
 }
 
 impl<'a> Discovery<'a> {
-    fn start(image: &'a Image, frames: &FrameFacts) -> Self {
+    /// Finds the seeds and follows control from each. Bytes at the addresses in `read` are known to be data.
+    fn start(image: &'a Image, frames: &FrameFacts, read: BTreeSet<u64>) -> Self {
         let (seeds, (data_pointers, has_info_tables)) = rayon::join(
             || seeds::collect(image, frames),
             || {
@@ -99,17 +150,27 @@ impl<'a> Discovery<'a> {
             bodies: Vec::new(),
             seen_refs: Vec::new(),
             data_pointers,
-            pointers: FxHashSet::default(),
-            data_refs: DataRefs::new(image),
+            stored: Vec::new(),
+            pointers: Addresses::new(image),
+            data_refs: Addresses::new(image),
+            guessed_refs: Addresses::new(image),
             index: Starts::default(),
             has_info_tables,
+            data: TextData::default(),
+            doubtful: Vec::new(),
+            lone: Vec::new(),
+            tested: FxHashMap::default(),
+            bodies_at_last_proof: 0,
+            ambiguous: FxHashMap::default(),
+            uncounted: FxHashMap::default(),
         };
+        discovery.data = TextData::new(image, &discovery.seeds, read);
         discovery.seeds.retain({
             let regions = discovery.regions.clone();
             move |s| region_end(&regions, s.start).is_some()
         });
         let bodies = (0..discovery.seeds.len())
-            .map(|i| discovery.empty_body(i))
+            .map(|i| Box::new(discovery.empty_body(i)))
             .collect();
         discovery.bodies = bodies;
         let bodies = discovery.bodies.par_iter_mut().with_max_len(AT_ONCE);
@@ -150,9 +211,9 @@ impl<'a> Discovery<'a> {
             open.extend(&starts);
             self.seeds.extend(starts.into_iter().map(Seed::bare));
             self.seeds.sort_by_key(|s| s.start);
-            let mut old: FxHashMap<u64, Body> =
+            let mut old: FxHashMap<u64, Box<Body>> =
                 self.bodies.drain(..).map(|b| (b.start, b)).collect();
-            let kept: Vec<Option<Body>> = (0..self.seeds.len())
+            let kept: Vec<Option<Box<Body>>> = (0..self.seeds.len())
                 .map(|i| {
                     let end = self.region_of(&self.seeds, i);
                     old.remove(&self.seeds[i].start).filter(|b| b.end == end)
@@ -167,7 +228,7 @@ impl<'a> Discovery<'a> {
                         let mut body = this.empty_body(i);
                         body.explore(image, body.start);
                         body.finish();
-                        body
+                        Box::new(body)
                     })
                 })
                 .collect();
@@ -180,7 +241,9 @@ impl<'a> Discovery<'a> {
     /// An empty body over the range that seed `i` may cover: up to its stated end, the next seed
     /// or the end of its section.
     pub(super) fn empty_body(&self, i: usize) -> Body {
-        Body::new(self.seeds[i].start, self.region_of(&self.seeds, i))
+        let mut body = Body::new(self.seeds[i].start, self.region_of(&self.seeds, i));
+        self.data.mark(&mut body);
+        body
     }
 
     /// End of the range that seed `i` may cover.
@@ -192,13 +255,29 @@ impl<'a> Discovery<'a> {
     }
 
     pub(super) fn body_at(&self, address: u64) -> Option<usize> {
-        let offset = u32::try_from(address.checked_sub(self.image.base)?);
-        let after = match offset {
-            Ok(offset) if self.index.covers(self.bodies.len()) => self.index.up_to(offset),
-            _ => self.bodies.partition_point(|b| b.start <= address),
-        };
-        let i = after.checked_sub(1)?;
+        let i = self.bodies_up_to(address).checked_sub(1)?;
         self.bodies[i].contains(address).then_some(i)
+    }
+
+    /// Number of bodies that start at an address or before it.
+    fn bodies_up_to(&self, address: u64) -> usize {
+        let offset = address.checked_sub(self.image.base).map(u32::try_from);
+        match offset {
+            None => 0,
+            Some(Ok(offset)) if self.index.covers(self.bodies.len()) => self.index.up_to(offset),
+            Some(_) => self.bodies.partition_point(|b| b.start <= address),
+        }
+    }
+
+    /// The range of the body at an address with its marks, or the range between bodies.
+    pub(super) fn around(&self, address: u64) -> (Range<u64>, Option<&[u8]>) {
+        let after = self.bodies_up_to(address);
+        let before = after.checked_sub(1).map(|i| &self.bodies[i]);
+        if let Some(body) = before.filter(|b| b.contains(address)) {
+            return (body.start..body.end, Some(&body.marks));
+        }
+        let next = self.bodies.get(after).map_or(u64::MAX, |b| b.start);
+        (before.map_or(0, |b| b.end)..next, None)
     }
 
     /// Makes the index of bodies. Call it when bodies were added.
@@ -226,25 +305,50 @@ impl<'a> Discovery<'a> {
                 *certain |= pointers::has_info_table(self.image, *address);
             }
         }
-        self.pointers
-            .extend(pointers.iter().map(|(address, _)| *address));
+        for (address, _) in &pointers {
+            self.pointers.insert(*address);
+        }
         // A lone word may be any number: it counts only where code is known.
         let (certain, doubtful): (Vec<_>, Vec<_>) =
             pointers.into_iter().partition(|(_, certain)| *certain);
-        pending.extend(certain.iter().map(|(a, _)| (*a, mark::INDIRECT)));
+        self.stored = certain.iter().map(|(a, _)| *a).collect();
+        let bits = mark::INDIRECT | mark::DOUBTFUL;
+        pending.extend(certain.iter().map(|(a, _)| (*a, bits)));
         // Certain pointers first, since a wrong target would hide right ones.
         self.settle(pending, 0);
         self.settle_traps(0);
+        self.guess_refs();
         for limit in UNBOUNDED_LIMITS {
             self.settle(Vec::new(), limit);
         }
-        let doubtful = doubtful.into_iter().filter(|(address, _)| {
-            self.body_at(*address)
-                .is_some_and(|i| self.bodies[i].mark_at(*address) & mark::START != 0)
-        });
-        let doubtful = doubtful.map(|(a, _)| (a, mark::INDIRECT)).collect();
-        self.settle(doubtful, usize::MAX);
+        if !self.guessed_refs.is_empty() {
+            // A wrong guess has perhaps cut a table short.
+            self.guessed_refs = Addresses::new(self.image);
+            self.forget_open_tables();
+            self.settle(Vec::new(), usize::MAX);
+        }
+        let is_known = |address: &u64| {
+            let known = self.body_at(*address);
+            known.is_some_and(|i| self.bodies[i].mark_at(*address) & mark::START != 0)
+        };
+        let words = doubtful.into_iter().map(|(address, _)| address);
+        let (known, lone): (Vec<u64>, Vec<u64>) = words.partition(is_known);
+        let known = known.into_iter().map(|address| (address, mark::INDIRECT));
+        self.settle(known.collect(), usize::MAX);
+        self.lone = lone;
         self.settle_traps(usize::MAX);
+    }
+
+    /// Guesses the data addresses to which the code refers that control reaches only through tables whose sizes are not
+    /// known: decodes all bytes of the procedures with such tables, one instruction after the other.
+    fn guess_refs(&mut self) {
+        let image = self.image;
+        let bodies = self.bodies.par_iter().with_max_len(AT_ONCE);
+        let open = bodies.filter(|b| b.has_open_tables());
+        let found: Vec<u64> = open.flat_map_iter(|b| addresses_in(image, b)).collect();
+        for address in found {
+            self.guessed_refs.insert(address);
+        }
     }
 
     /// Follows control behind traps until nothing new is found.
@@ -269,28 +373,41 @@ impl<'a> Discovery<'a> {
             pending.extend(self.find_open_tables(unbounded_limit));
             let fresh = self.apply(std::mem::take(&mut pending));
             if !fresh {
-                break;
+                pending = self.newly_proven();
+                if pending.is_empty() {
+                    break;
+                }
             }
         }
     }
 
     /// Targets of references that have not been processed yet, with [`mark`] bits.
-    fn new_refs(&mut self) -> Vec<(u64, u8)> {
+    pub(super) fn new_refs(&mut self) -> Vec<(u64, u8)> {
         let (image, regions) = (self.image, &self.regions);
-        let of_bodies = |(bodies, seen): (&[Body], &mut [usize])| {
+        let of_bodies = |((bodies, seeds), seen): (Known<'_>, &mut [usize])| {
             let mut found = NewRefs::default();
-            for (body, seen) in bodies.iter().zip(seen) {
+            for ((body, seed), seen) in bodies.iter().zip(seeds).zip(seen) {
+                let is_doubtful = seed.is_doubtful;
                 for r in &body.refs[*seen..] {
                     match *r {
                         Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => found.entries.push(t),
-                        Ref::Address(t) if image.is_code(t) => {
+                        Ref::Code(t) if !is_doubtful && region_end(regions, t).is_some() => {
+                            found.code.push(t);
+                        }
+                        Ref::Address(t) | Ref::Code(t) if image.is_code(t) => {
                             found.pointers.push(t);
                             // Data may lie in the segment of the code, in sections of its own.
                             if region_end(regions, t).is_none() {
                                 found.data.push(t);
                             }
                         }
-                        Ref::Address(t) | Ref::Memory(t) => found.data.push(t),
+                        Ref::Address(t) | Ref::Code(t) => found.data.push(t),
+                        Ref::Table(t) | Ref::Memory(t) => {
+                            found.data.push(t);
+                            if !is_doubtful && image.is_code(t) {
+                                found.read.push((t, matches!(r, Ref::Memory(_))));
+                            }
+                        }
                     }
                 }
                 *seen = body.refs.len();
@@ -298,78 +415,47 @@ impl<'a> Discovery<'a> {
             found
         };
         let bodies = self.bodies.par_chunks(AT_ONCE);
+        let bodies = bodies.zip(self.seeds.par_chunks(AT_ONCE));
         let all = bodies.zip(self.seen_refs.par_chunks_mut(AT_ONCE));
         let found: Vec<NewRefs> = all.map(of_bodies).collect();
         let mut targets = Vec::with_capacity(found.iter().map(NewRefs::targets).sum());
         for found in found {
             targets.extend(found.entries.iter().map(|t| (*t, mark::ENTRY)));
-            targets.extend(found.pointers.iter().map(|t| (*t, mark::INDIRECT)));
-            self.pointers.extend(found.pointers);
-            found.data.iter().for_each(|t| self.data_refs.insert(*t));
+            let bits = mark::INDIRECT | mark::DOUBTFUL;
+            targets.extend(found.pointers.iter().map(|t| (*t, bits)));
+            let bits = mark::INDIRECT | mark::CERTAIN;
+            targets.extend(found.code.iter().map(|t| (*t, bits)));
+            for pointer in found.pointers.into_iter().chain(found.code) {
+                self.pointers.insert(pointer);
+            }
+            for address in found.data {
+                self.data_refs.insert(address);
+            }
+            for (t, is_exact) in found.read {
+                self.note_read(t, is_exact);
+            }
         }
         targets
     }
+}
 
-    /// Targets of tables that may not have been followed yet.
-    fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<(u64, u8)> {
-        let found = self.tables_of(unbounded_limit, |body| !body.tables_are_settled);
-        // Most targets are known from the round before, whose limit was lower.
-        let new_of = |(i, tables): (usize, jump_table::Tables)| {
-            let is_new = |&target: &u64| {
-                let owner = match self.bodies[i].contains(target) {
-                    true => Some(i),
-                    false => self.body_at(target),
-                };
-                owner.is_none_or(|i| !self.bodies[i].is_leader_with(target, mark::INDIRECT))
-            };
-            let all = tables.found.into_iter().flat_map(|table| table.targets);
-            (i, all.filter(is_new).collect(), tables.are_complete)
-        };
-        let found: Vec<(usize, Vec<u64>, bool)> = found.into_par_iter().map(new_of).collect();
-        let mut targets = Vec::new();
-        for (i, new, are_complete) in found {
-            targets.extend(new.iter().map(|t| (*t, mark::INDIRECT)));
-            self.bodies[i].tables_are_settled = are_complete && new.is_empty();
+/// The addresses that instructions between the first and the last byte of a body compute.
+fn addresses_in(image: &Image, body: &Body) -> Vec<u64> {
+    let mut decoder = ImageDecoder::new(image);
+    let mut instruction = Instruction::default();
+    let mut found = Vec::new();
+    let mut pc = body.start;
+    while pc < body.end {
+        if !decoder.decode_into(pc, &mut instruction) {
+            pc += 1;
+            continue;
         }
-        targets
+        if is_address(&instruction) {
+            found.push(instruction.memory_displacement64());
+        }
+        pc = instruction.next_ip();
     }
-
-    /// The jump tables of all procedures.
-    pub(super) fn find_tables(&self, unbounded_limit: usize) -> Vec<jump_table::FoundTable> {
-        let found = self.tables_of(unbounded_limit, |_| true);
-        found.into_iter().flat_map(|(_, t)| t.found).collect()
-    }
-
-    /// The jump tables of the procedures that `wanted` accepts, each with the number of its procedure.
-    fn tables_of(
-        &self,
-        unbounded_limit: usize,
-        wanted: impl Fn(&Body) -> bool + Sync,
-    ) -> Vec<(usize, jump_table::Tables)> {
-        let other_part = |body: &Body, address: u64, certain: bool| {
-            let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
-            let Some(i) = self.body_at(address) else {
-                return false;
-            };
-            let other = &self.bodies[i];
-            let own = self.body_at(body.start);
-            other.mark_at(address) & mark::START != 0
-                || (certain || is_fragment(i) || own.is_some_and(is_fragment))
-                    && jump_table::is_plausible(self.image, other, address)
-        };
-        let around = Surroundings {
-            data_refs: &self.data_refs,
-            other_part: &other_part,
-            unbounded_limit,
-        };
-        self.bodies
-            .par_iter()
-            .with_max_len(AT_ONCE)
-            .enumerate()
-            .filter(|(_, b)| !b.indirect_jumps.is_empty() && wanted(b))
-            .map(|(i, b)| (i, jump_table::find(self.image, b, &around)))
-            .collect()
-    }
+    found
 }
 
 pub(super) fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {

@@ -4,29 +4,27 @@ use rayon::prelude::*;
 
 use super::build::Discovery;
 use super::jump_table::FoundTable;
-use super::seeds::FrameFacts;
+use super::obstacles::Described;
+use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, mark};
-use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
+use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Returns, Status, Succ};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::parallel::{self, AT_ONCE};
 use crate::x86::{ControlFlow, Inst, target_of};
 
 impl Discovery<'_> {
-    pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept) -> Cfg {
+    pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept, wish: Returns) -> Cfg {
         let image = self.image;
-        self.bodies.par_iter_mut().for_each(Body::finish);
+        self.bodies.par_iter_mut().for_each(|body| body.finish());
         let (tables, described) = rayon::join(|| self.find_tables(usize::MAX), || self.described());
         let reasons = self.obstacles(frames, &tables, &described, kept);
-        // A procedure that stays keeps its exception table, with original addresses.
-        for (range, pad) in &frames.landing_pads {
-            let owner = self.body_at(frames.ranges[*range].start);
-            if owner.is_some_and(|i| reasons[i].is_some())
-                && let Some(i) = self.body_at(*pad)
-            {
-                self.bodies[i].add_mark(*pad, mark::INDIRECT);
-            }
+        if !described.on_small_stacks {
+            self.unmark_described(&described, &tables);
         }
+        let returns = self.returns(&described, wish);
+        self.mark_landing_pads(frames, &reasons, &returns);
+        let text_references = self.text_references();
         self.mark_entries_from_opaque(&reasons);
         self.mark_entries_from_unreached();
         self.set_fragments();
@@ -37,8 +35,10 @@ impl Discovery<'_> {
         let mut cfg = Cfg {
             base: image.base,
             together,
+            text_references,
             ..Cfg::default()
         };
+        let gaps: Vec<Option<String>> = (0..self.seeds.len()).map(|i| self.gap(i)).collect();
         let seeds = std::mem::take(&mut self.seeds);
         let region_ends: Vec<u64> = (0..seeds.len())
             .map(|i| self.region_of(&seeds, i))
@@ -58,12 +58,12 @@ impl Discovery<'_> {
                 };
                 let is_fragment = matches!(seeds[i].kind, ProcKind::Fragment(_));
                 let (insts, blocks) = match reasons[i] {
-                    None => blocks_of(image, body, is_fragment),
+                    None => blocks_of(image, *body, is_fragment),
                     Some(_) => Default::default(),
                 };
                 FlatProc {
                     end,
-                    is_local: !seeds[i].is_exported && !pointers.contains(&seeds[i].start),
+                    is_local: !seeds[i].is_exported && !pointers.contains(seeds[i].start),
                     insts,
                     blocks,
                 }
@@ -74,17 +74,20 @@ impl Discovery<'_> {
         let mut first_insts = Vec::with_capacity(parts.len());
         let (mut first_inst, mut first_block) = (0, 0);
         cfg.procs.reserve_exact(parts.len());
-        for ((part, seed), reason) in parts.into_iter().zip(seeds).zip(reasons) {
+        let parts = parts.into_iter().zip(returns).zip(gaps);
+        for ((((part, returns), gap), seed), reason) in parts.zip(seeds).zip(reasons) {
+            let understood = gap.map_or(Status::Full, Status::Partial);
             let block_count = part.blocks.len() as u32;
             cfg.procs.push(Proc {
                 start: seed.start,
                 end: part.end,
                 name: seed.name,
                 kind: seed.kind,
-                status: reason.map_or(Status::Full, Status::Opaque),
+                status: reason.map_or(understood, Status::Opaque),
                 first_block: BlockId(first_block),
                 block_count,
                 is_local: part.is_local,
+                returns,
                 is_go: seed.is_go,
                 go_origin: seed.go_origin,
             });
@@ -104,6 +107,34 @@ impl Discovery<'_> {
         cfg.jump_tables = jump_tables(&cfg, tables);
         link_blocks(image, &mut cfg);
         cfg
+    }
+
+    /// The return addresses of each body's calls. `wish` are those of procedures that need no particular ones.
+    fn returns(&self, described: &Described, wish: Returns) -> Vec<Returns> {
+        let of_body = |(i, seed): (usize, &Seed)| match seed.is_go {
+            true => Returns::New,
+            false if described.bodies.contains(&i) => Returns::Original,
+            false => wish,
+        };
+        self.seeds.iter().enumerate().map(of_body).collect()
+    }
+
+    /// Marks landing pads to which the unwinder comes by original addresses. A procedure that stays keeps its exception
+    /// table, and unwinding by original return addresses uses that table, too.
+    fn mark_landing_pads(
+        &mut self,
+        frames: &FrameFacts,
+        reasons: &[Option<String>],
+        returns: &[Returns],
+    ) {
+        for (range, pad) in &frames.landing_pads {
+            let owner = self.body_at(frames.ranges[*range].start);
+            if owner.is_some_and(|i| reasons[i].is_some() || returns[i] != Returns::New)
+                && let Some(i) = self.body_at(*pad)
+            {
+                self.bodies[i].add_mark(*pad, mark::INDIRECT);
+            }
+        }
     }
 }
 

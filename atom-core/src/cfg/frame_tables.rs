@@ -9,23 +9,34 @@ use object::elf;
 
 use crate::image::Image;
 
-/// The return addresses in what looks like descriptors of frames, in the order of the descriptors.
+/// What looks like a descriptor of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Descriptor<T> {
+    /// The return address, or what is known of it.
+    pub(super) back: T,
+    /// True for a frame at which OCaml's stack ends. OCaml's runtime has one or two of them, in a
+    /// table of their own.
+    pub(super) ends_stack: bool,
+}
+
+/// What looks like descriptors of frames, in the order in which they lie.
 /// A descriptor is an address of code, two bytes of size, two bytes with the number of values, and
 /// two bytes for each value. The size is a multiple of eight with two
 /// flags, or all ones for the frame at which OCaml's stack ends.
-pub(super) fn described(image: &Image) -> Vec<u64> {
-    let in_data = |slot: u64, address: u64| {
-        (image.is_code(address) && is_descriptor(image, slot)).then_some(address)
+pub(super) fn described(image: &Image) -> Vec<Descriptor<u64>> {
+    let in_data = |slot: u64, back: u64| {
+        let ends_stack = image.is_code(back).then(|| kind(image, slot))??;
+        Some(Descriptor { back, ends_stack })
     };
     if image.kind.is_position_independent() {
-        let mut slots: Vec<(u64, u64)> = image
+        let mut slots: Vec<(u64, Descriptor<u64>)> = image
             .relocs
             .iter()
             .filter(|r| r.kind == elf::R_X86_64_RELATIVE)
             .filter_map(|r| Some((r.address, in_data(r.address, r.addend as u64)?)))
             .collect();
-        slots.sort_unstable();
-        return slots.into_iter().map(|(_, address)| address).collect();
+        slots.sort_unstable_by_key(|(slot, _)| *slot);
+        return slots.into_iter().map(|(_, found)| found).collect();
     }
     let mut found = Vec::new();
     for segment in image.segments.iter().filter(|s| !s.is_executable()) {
@@ -43,46 +54,54 @@ pub(super) fn described(image: &Image) -> Vec<u64> {
     found
 }
 
-fn is_descriptor(image: &Image, slot: u64) -> bool {
-    let Some(bytes) = slot.checked_add(8).and_then(|at| image.rest_at(at)) else {
-        return false;
-    };
+/// Whether a frame ends OCaml's stack; `None` if what follows the address in a slot is no descriptor.
+fn kind(image: &Image, slot: u64) -> Option<bool> {
+    let bytes = image.rest_at(slot.checked_add(8)?)?;
     let half = |i: usize| {
         let bytes = bytes.get(2 * i..2 * i + 2)?;
         Some(u16::from_le_bytes(bytes.try_into().expect("two bytes")))
     };
-    let (Some(size), Some(count)) = (half(0), half(1)) else {
-        return false;
-    };
+    let (size, count) = (half(0)?, half(1)?);
     if size == u16::MAX {
-        return count == 0;
+        return (count == 0).then_some(true);
     }
     // An odd number stands for a register, an even number for an offset in the frame.
     let is_value = |v: u16| v & 1 != 0 && v < 64 || v & 7 == 0 && v < size;
-    size & 4 == 0
+    let is_plain = size & 4 == 0
         && size & !3 != 0
         && usize::from(count) <= usize::from(size) / 8 + 16
-        && (0..usize::from(count)).all(|i| half(2 + i).is_some_and(is_value))
+        && (0..usize::from(count)).all(|i| half(2 + i).is_some_and(is_value));
+    is_plain.then_some(false)
 }
 
-/// The words that stand in a table of descriptors. `words` are all words that look like descriptors,
-/// in the order in which they lie; a word is `Some` if its address is a return address. It
-/// stands in a table if it is `Some` and more than half of the words around it are.
-pub(super) fn in_tables<T: Copy>(words: &[Option<T>]) -> Vec<T> {
+/// The descriptors that stand in tables. `words` is all that looks like descriptors,
+/// in the order in which it lies; `back` is `Some` if the address is a return address. Such a
+/// word is a descriptor if more than half of the words around it have a return address, too. In a program that has
+/// `ENOUGH` of these, a frame at which the stack ends needs no neighbours.
+pub(super) fn in_tables<T: Copy>(words: &[Descriptor<Option<T>>]) -> Vec<Descriptor<T>> {
     const AROUND: usize = 8;
-    let certain = |i: usize| {
+    const ENOUGH: usize = 32;
+    let certain = |i: &usize| {
         let around = &words[i.saturating_sub(AROUND)..words.len().min(i + AROUND + 1)];
-        2 * around.iter().flatten().count() > around.len()
+        2 * around.iter().filter(|w| w.back.is_some()).count() > around.len()
     };
-    let numbered = words.iter().enumerate();
-    numbered
-        .filter_map(|(i, word)| word.filter(|_| certain(i)))
-        .collect()
+    let (usual, last): (Vec<_>, Vec<_>) = (0..words.len())
+        .filter(|i| words[*i].back.is_some())
+        .partition(certain);
+    if usual.len() < ENOUGH {
+        return Vec::new();
+    }
+    let last = last.into_iter().filter(|i| words[*i].ends_stack);
+    let word = |i: usize| {
+        let (back, ends_stack) = (words[i].back?, words[i].ends_stack);
+        Some(Descriptor { back, ends_stack })
+    };
+    usual.into_iter().chain(last).filter_map(word).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::in_tables;
+    use super::{Descriptor, in_tables};
 
     #[test]
     fn a_table_is_told_from_what_looks_like_one() {
@@ -90,12 +109,25 @@ mod tests {
         // one address that is not understood.
         let functions = |n: usize| (0..n).map(|i| (i % 7 == 0).then_some(1000 + i));
         let table = (0..40).map(|i| (i != 20).then_some(i));
-        let words: Vec<_> = functions(500).chain(table).chain(functions(500)).collect();
-        let found = in_tables(&words);
+        let plain = |back| Descriptor {
+            back,
+            ends_stack: false,
+        };
+        let ends = |back| Descriptor {
+            back,
+            ends_stack: true,
+        };
+        let words = functions(500).chain(table).chain(functions(500));
+        let mut words: Vec<_> = words.map(plain).collect();
+        words.push(ends(Some(5000)));
+        words.push(ends(None));
+        let found: Vec<usize> = in_tables(&words).iter().map(|word| word.back).collect();
+        assert!(found.contains(&5000), "{found:?}");
         let of_table = found.iter().filter(|n| **n < 40).count();
         assert!(of_table >= 38, "{of_table}");
-        assert!(found.len() - of_table <= 2, "{found:?}");
-        assert_eq!(in_tables(&[Some(1); 3]), [1; 3]);
+        assert!(found.len() - of_table <= 3, "{found:?}");
+        // A few words prove nothing.
+        assert!(in_tables(&[ends(Some(1)); 3]).is_empty());
         assert!(in_tables::<u8>(&[]).is_empty());
     }
 }

@@ -9,13 +9,16 @@
 //! procedures by original addresses. Every such address needs a pad, so bytes
 //! that discovery did not reach are searched for calls, jumps and addresses of code.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashSet;
 
 use rayon::prelude::*;
 
+use super::addresses::Addresses;
 use super::build::{Discovery, region_end};
 use super::traverse::{Body, Ref, mark, reaches_image};
-use crate::image::Image;
+use crate::image::{Image, ImageDecoder};
 use crate::x86::{
     ControlFlow, Instruction, decode_at, direct_target, flow_of, is_padding, padding_len,
 };
@@ -24,12 +27,24 @@ use crate::x86::{
 const ENOUGH: usize = 1 << 16;
 
 /// Results of following control from earlier addresses.
-#[derive(Default)]
 pub(super) struct Followed {
     /// Instructions from which no contradiction is reached.
-    right: FxHashSet<u64>,
+    right: Addresses,
+    /// Instructions that were met from the present address. Empty in between.
+    seen: Addresses,
     /// Addresses from which a contradiction is reached.
     wrong: FxHashSet<u64>,
+}
+
+impl Followed {
+    /// No results.
+    pub(super) fn new(image: &Image) -> Self {
+        Self {
+            right: Addresses::new(image),
+            seen: Addresses::new(image),
+            wrong: FxHashSet::default(),
+        }
+    }
 }
 
 impl Discovery<'_> {
@@ -37,22 +52,31 @@ impl Discovery<'_> {
     /// the targets of calls that lie in no procedure, or `None`
     /// if the bytes cannot be code.
     pub(super) fn follow(&self, address: u64, followed: &mut Followed) -> Option<Vec<u64>> {
-        let mut seen = FxHashSet::default();
-        let callees = self.follow_from(address, followed, &mut seen);
-        if callees.is_some() {
-            followed.right.extend(seen);
-        } else {
+        let mut met = Vec::new();
+        let callees = self.follow_from(address, followed, &mut met);
+        for address in &met {
+            followed.seen.remove(*address);
+            if callees.is_some() {
+                followed.right.insert(*address);
+            }
+        }
+        if callees.is_none() {
             followed.wrong.insert(address);
         }
         callees
     }
 
+    /// Follows control from an address and adds the addresses of the instructions to `met`.
     fn follow_from(
         &self,
         address: u64,
-        followed: &Followed,
-        seen: &mut FxHashSet<u64>,
+        followed: &mut Followed,
+        met: &mut Vec<u64>,
     ) -> Option<Vec<u64>> {
+        let mut known = KnownCode::new(self);
+        let mut region = 0..0;
+        let mut decoder = ImageDecoder::new(self.image);
+        let mut instruction = Instruction::default();
         let mut callees = Vec::new();
         let mut work = vec![address];
         // True until an instruction other than a fall-through is found.
@@ -62,39 +86,50 @@ impl Discovery<'_> {
             // Bytes behind a call need not be code, as the callee may never return.
             let mut after_call = false;
             loop {
-                if let Some(i) = self.body_at(pc) {
-                    let marks = self.bodies[i].mark_at(pc);
-                    if marks & (mark::START | mark::INSIDE) == mark::INSIDE && !after_call {
-                        return None;
-                    }
-                    if marks & (mark::START | mark::INSIDE) != 0 || after_call {
-                        break;
-                    }
-                    // The address lies between known parts of a procedure and has not been reached yet.
+                // Where there are no marks, the address has not been reached yet.
+                let marks = known.marks(pc);
+                if marks & (mark::START | mark::INSIDE) == mark::INSIDE && !after_call {
+                    return None;
                 }
-                if followed.right.contains(&pc) || seen.len() >= ENOUGH {
+                if marks & (mark::START | mark::INSIDE) != 0 || after_call && known.is_in_body(pc) {
                     break;
                 }
-                let instruction = region_end(&self.regions, pc).and_then(|end| {
-                    decode_at(self.image.bytes_at(pc, (end - pc).min(15) as usize)?, pc)
-                });
-                let instruction = match instruction {
-                    Some(i) if reaches_image(self.image, &i) && !is_kernels(&i, is_straight) => i,
-                    _ if after_call => break,
-                    _ => return None,
-                };
+                if self.data.contains(pc) {
+                    match after_call {
+                        true => break,
+                        false => return None,
+                    }
+                }
+                if followed.right.contains(pc) || met.len() >= ENOUGH {
+                    break;
+                }
+                if !region.contains(&pc) {
+                    region = region_end(&self.regions, pc).map_or(0..0, |end| pc..end);
+                }
+                let is_code = region.contains(&pc)
+                    && decoder.decode_into(pc, &mut instruction)
+                    && instruction.next_ip() <= region.end
+                    && reaches_image(self.image, &instruction)
+                    && !is_kernels(&instruction, is_straight);
+                if !is_code {
+                    match after_call {
+                        true => break,
+                        false => return None,
+                    }
+                }
                 if followed.wrong.contains(&pc) {
                     return None;
                 }
-                if !seen.insert(pc) {
+                if !followed.seen.insert(pc) {
                     break;
                 }
+                met.push(pc);
                 let flow = flow_of(&instruction);
                 is_straight &= flow == ControlFlow::FallThrough;
                 pc = instruction.next_ip();
                 if let Some(target) = direct_target(&instruction) {
                     work.push(target);
-                    if flow == ControlFlow::Call && target != pc && self.body_at(target).is_none() {
+                    if flow == ControlFlow::Call && target != pc && !known.is_in_body(target) {
                         callees.push(target);
                     }
                 }
@@ -115,7 +150,7 @@ impl Discovery<'_> {
             .into_par_iter()
             .flat_map_iter(|gap| code_targets(this.image, gap))
             // A pointer may lead to code that was found after the pointer was processed.
-            .chain(this.pointers.par_iter().copied())
+            .chain(this.pointers.iter().collect::<Vec<_>>())
             .filter_map(|t| {
                 let i = this.body_at(t)?;
                 (this.bodies[i].mark_at(t) & mark::START != 0).then_some((i, t))
@@ -161,10 +196,46 @@ impl Discovery<'_> {
     }
 }
 
+/// What is known of the code at addresses. Neighbouring addresses are asked for one after the other, so the answer for one
+/// is kept with the range in which it is the same.
+pub(super) struct KnownCode<'d, 'a> {
+    discovery: &'d Discovery<'a>,
+    /// The range of a body, or between bodies.
+    range: Range<u64>,
+    /// The marks of the body.
+    marks: Option<&'d [u8]>,
+}
+
+impl<'d, 'a> KnownCode<'d, 'a> {
+    /// Nothing was asked for yet.
+    pub(super) fn new(discovery: &'d Discovery<'a>) -> Self {
+        Self {
+            discovery,
+            range: 0..0,
+            marks: None,
+        }
+    }
+
+    /// The [`mark`] bits at an address; none if it lies in no body.
+    pub(super) fn marks(&mut self, address: u64) -> u8 {
+        if !self.range.contains(&address) {
+            (self.range, self.marks) = self.discovery.around(address);
+        }
+        let marks = self.marks;
+        marks.map_or(0, |marks| marks[(address - self.range.start) as usize])
+    }
+
+    /// True if an address lies in a body.
+    pub(super) fn is_in_body(&mut self, address: u64) -> bool {
+        self.marks(address);
+        self.marks.is_some()
+    }
+}
+
 /// True for privileged instructions and port accesses. Tables of numbers contain many byte sequences
 /// that decode to them, programs hardly any. Programs may use `hlt` to stop, but not before a branch
 /// (`at_once`: no branch came before).
-fn is_kernels(instruction: &Instruction, at_once: bool) -> bool {
+pub(super) fn is_kernels(instruction: &Instruction, at_once: bool) -> bool {
     use crate::x86::Mnemonic::{Cli, Hlt, In, Insb, Insd, Insw, Out, Outsb, Outsd, Outsw, Sti};
     let mnemonic = instruction.mnemonic();
     let moves_ports = matches!(
@@ -217,14 +288,14 @@ fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
         targets.push(end);
     }
     targets.extend(body.refs.iter().filter_map(|r| match r {
-        Ref::Address(t) => Some(*t),
+        Ref::Address(t) | Ref::Code(t) => Some(*t),
         _ => None,
     }));
     targets
 }
 
 /// True if all bytes are padding.
-fn is_all_padding(bytes: &[u8]) -> bool {
+pub(super) fn is_all_padding(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some(len) = padding_len(rest) {
         rest = &rest[len..];

@@ -32,7 +32,7 @@ struct Unchecked {
 }
 
 /// Numbers of the bodies that must not get inserted code.
-pub(super) fn tight(frames: &FrameFacts, bodies: &[Body]) -> Vec<usize> {
+pub(super) fn tight(frames: &FrameFacts, bodies: &[Box<Body>]) -> Vec<usize> {
     if frames.go.is_empty() {
         return Vec::new();
     }

@@ -31,6 +31,11 @@ impl Discovery<'_> {
         let this = &*self;
         let sort = |(target, bits): (u64, u8)| match this.body_at(target) {
             Some(body) => {
+                let is_known = this.bodies[body].mark_at(target) & mark::START != 0;
+                if bits & mark::DOUBTFUL != 0 && !is_known && !this.is_proven(target) {
+                    return Some(Either::Right((target, bits)));
+                }
+                let bits = bits & !mark::DOUBTFUL;
                 let leader = Leader { body, target, bits };
                 this.is_wanted(&leader).then_some(Either::Left(leader))
             }
@@ -41,12 +46,16 @@ impl Discovery<'_> {
             .filter_map(sort)
             .partition_map(|either| either);
         let mut new_seeds = Vec::new();
-        let mut followed = Followed::default();
+        let mut followed = Followed::new(self.image);
         for (target, bits) in outside {
             if region_end(&self.regions, target).is_none() {
                 continue;
             }
-            let is_certain = bits & mark::ENTRY != 0 || self.has_endbr(target);
+            if bits & mark::DOUBTFUL != 0 && !self.is_proven(target) {
+                self.doubtful.push(target);
+                continue;
+            }
+            let is_certain = bits & (mark::ENTRY | mark::CERTAIN) != 0 || self.has_endbr(target);
             if !is_certain && !self.may_be_code(target) {
                 continue;
             }
@@ -73,29 +82,29 @@ impl Discovery<'_> {
             .map(|(body, work)| {
                 let before = body.insts.len();
                 let mut changed = false;
-                body.tables_are_settled = false;
                 if let Some((all, any)) = explore_together(image, body, work) {
-                    *body = all;
+                    **body = all;
                     body.finish();
                     return any;
                 }
                 for &Leader { target, bits, .. } in work {
-                    let marks = body.mark_at(target);
-                    changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
-                    if marks & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0 {
+                    let is_new = !body.is_leader_with(target, bits);
+                    if is_doubtful(body, target, bits) {
                         // Only data tells that there is code, so the target counts if all of its code is plausible.
-                        let mut trial = body.clone();
+                        let mut trial = Body::clone(body);
                         trial.explore(image, target);
                         if trial.obstacle.is_some() && body.obstacle.is_none()
                             || trial.disagrees_with(body, image.base)
                         {
+                            body.refuse(target);
                             continue;
                         }
-                        *body = trial;
+                        **body = trial;
                     } else {
                         body.explore(image, target);
                     }
                     body.add_mark(target, bits);
+                    changed |= is_new;
                 }
                 if body.insts.len() != before {
                     body.finish();
@@ -103,31 +112,38 @@ impl Discovery<'_> {
                 changed
             })
             .reduce(|| false, |a, b| a | b);
-        self.add_procs(new_seeds) | fresh
+        self.add_procs(new_seeds, false) | fresh
     }
 
     /// True if a leader is new. If only data names its address, the bytes must also be plausible code.
     fn is_wanted(&self, leader: &Leader) -> bool {
         let Leader { body, target, bits } = *leader;
-        if self.bodies[body].is_leader_with(target, bits) {
+        let own = &self.bodies[body];
+        if own.is_leader_with(target, bits)
+            || is_doubtful(own, target, bits) && own.has_refused(target)
+        {
             return false;
         }
         bits & mark::INDIRECT == 0
-            || jump_table::is_plausible(self.image, &self.bodies[body], target)
+            || jump_table::is_plausible(self.image, own, target)
                 && !self.is_plt_padding(body, target)
     }
 
-    /// Adds procedures that start at these addresses, which lie in no known procedure.
-    /// Returns true if there were any.
-    fn add_procs(&mut self, mut starts: Vec<u64>) -> bool {
+    /// Adds procedures that start at these addresses, which lie in no known procedure; `is_doubtful` tells that
+    /// nothing proves that there is code. Returns true if there were any.
+    pub(super) fn add_procs(&mut self, mut starts: Vec<u64>, is_doubtful: bool) -> bool {
         starts.sort_unstable();
         starts.dedup();
         if starts.is_empty() {
             return false;
         }
         // All seeds are added before any body, because each procedure ends where the next one starts.
-        let new = starts.iter().map(|start| Seed::bare(*start)).collect();
-        let bodies = starts.iter().map(|_| Body::default()).collect();
+        let new = |start: &u64| Seed {
+            is_doubtful,
+            ..Seed::bare(*start)
+        };
+        let new = starts.iter().map(new).collect();
+        let bodies = starts.iter().map(|_| Box::default()).collect();
         let places: Vec<usize> = (starts.iter())
             .map(|start| self.seeds.partition_point(|s| s.start < *start))
             .collect();
@@ -136,9 +152,9 @@ impl Discovery<'_> {
         insert_all(&mut self.seen_refs, &places, vec![0; places.len()]);
         let mut bodies = std::mem::take(&mut self.bodies);
         let (this, image) = (&*self, self.image);
-        let is_new = |(_, body): &(usize, &mut Body)| body.marks.is_empty();
+        let is_new = |(_, body): &(usize, &mut Box<Body>)| body.marks.is_empty();
         (bodies.par_iter_mut().enumerate().filter(is_new)).for_each(|(i, body)| {
-            *body = this.empty_body(i);
+            **body = this.empty_body(i);
             body.explore(image, body.start);
             body.finish();
             body.end_at_code();
@@ -158,37 +174,33 @@ impl Discovery<'_> {
     }
 
     /// True if `endbr64`, the marker of indirect targets, stands at an address.
-    fn has_endbr(&self, address: u64) -> bool {
+    pub(super) fn has_endbr(&self, address: u64) -> bool {
         self.image.bytes_at(address, ENDBR64.len()) == Some(&ENDBR64)
     }
 
-    /// True if an address outside of all procedures, known only as a pointer,
-    /// may start a procedure. Pointers to tables in the text of hand-written assembly look
-    /// similar, and a pad would destroy a table, so in doubt the answer is false.
+    /// True if an address outside of all procedures, which is no target of direct control,
+    /// may start a procedure.
     fn may_be_code(&self, address: u64) -> bool {
-        if self.has_info_tables {
-            return pointers::has_info_table(self.image, address);
+        match self.has_info_tables {
+            true => pointers::has_info_table(self.image, address),
+            false => !self.data.contains(address),
         }
-        let Some(end) = region_end(&self.regions, address) else {
-            return false;
-        };
-        let next = self.seeds.partition_point(|s| s.start <= address);
-        let end = self.seeds.get(next).map_or(end, |s| s.start.min(end));
-        let next = self.data_refs.next_from(address);
-        let is_read = next.is_some_and(|r| r < end);
-        address.is_multiple_of(16) && !is_read
     }
+}
+
+/// True if only data tells that there is code at an address of a body.
+fn is_doubtful(body: &Body, address: u64, bits: u8) -> bool {
+    body.mark_at(address) & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0
 }
 
 /// Explores several targets that only data names, all in one trial. Returns the body with them, and
 /// true if anything changed; `None` if there is any doubt or only one target. The caller then tries
 /// the targets one by one.
 fn explore_together(image: &Image, body: &Body, work: &[Leader]) -> Option<(Body, bool)> {
-    let is_doubtful = |leader: &&Leader| {
-        let is_known = body.mark_at(leader.target) & mark::START != 0;
-        !is_known && leader.bits & (mark::ENTRY | mark::LANDING) == 0
-    };
-    if work.iter().filter(is_doubtful).count() < 2 {
+    let doubtful = work
+        .iter()
+        .filter(|leader| is_doubtful(body, leader.target, leader.bits));
+    if doubtful.count() < 2 {
         return None;
     }
     let mut trial = body.clone();

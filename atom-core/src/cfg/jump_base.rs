@@ -49,7 +49,7 @@ fn block_before(image: &Image, body: &Body, at: usize) -> Vec<Instruction> {
 }
 
 /// True if the instruction may change the register, which is a whole one of 64 bits.
-fn may_change(i: &Instruction, register: Register) -> bool {
+pub(super) fn may_change(i: &Instruction, register: Register) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info(i);
     info.used_registers().iter().any(|used| {

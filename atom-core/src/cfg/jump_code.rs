@@ -2,11 +2,12 @@
 //! entries the table has.
 
 use super::jump_base;
+use super::reaching::address_at;
 use super::traverse::Body;
 use crate::image::{Image, decoded};
 use crate::x86::jump_table::{
-    constant, is_absolute_entry, is_address, loads_narrow_entry, loads_wide_entry, sum_terms,
-    writes,
+    adds_wide_entry, constant, is_absolute_entry, is_address, loads_narrow_entry, loads_wide_entry,
+    sum_terms, writes,
 };
 use crate::x86::{Instruction, Mnemonic, OpKind, Register, decode_at, flow_of};
 
@@ -55,14 +56,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     let at = index_of(image, body, jump)?;
     let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;
     if is_absolute_entry(&instruction) {
-        return Some(TableUse {
-            load: jump,
-            table: Some(instruction.memory_displacement64()),
-            entry_size: 8,
-            relative_to: None,
-            bytes: None,
-            bound: bound_before(image, body, at, &instruction),
-        });
+        return Some(of_addresses(image, body, at, &instruction));
     }
     if instruction.op0_kind() != OpKind::Register {
         return None;
@@ -80,14 +74,11 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
                 if writes(&i, target) {
                     if i.mnemonic() == Mnemonic::Mov && is_absolute_entry(&i) {
                         let load_at = index_of(image, body, i.ip())?;
-                        return Some(TableUse {
-                            load: i.ip(),
-                            table: Some(i.memory_displacement64()),
-                            entry_size: 8,
-                            relative_to: None,
-                            bytes: None,
-                            bound: bound_before(image, body, load_at, &i),
-                        });
+                        return Some(of_addresses(image, body, load_at, &i));
+                    }
+                    if adds_wide_entry(&i) {
+                        load = Some(i);
+                        break;
                     }
                     terms = Some(sum_terms(&i)?);
                 }
@@ -112,7 +103,12 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     let load_at = index_of(image, body, load.ip())?;
     let registers = [load.memory_base(), load.memory_index()];
     // With a scaled index the base is the table; else either may be.
-    let entry_size = if loads_wide_entry(&load) { 8 } else { 4 };
+    let adds = adds_wide_entry(&load);
+    let entry_size = if adds || loads_wide_entry(&load) {
+        8
+    } else {
+        4
+    };
     let scaled = load.memory_index_scale() == u32::from(entry_size);
     let candidates = if scaled {
         &registers[..1]
@@ -122,7 +118,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     let table = candidates
         .iter()
         .filter(|r| **r != Register::None)
-        .find_map(|r| lea_of(image, body, load_at, r.full_register()));
+        .find_map(|r| address_at(image, body, load_at, r.full_register()));
     // What is added must be the table's address too, or certainly a label's.
     let by_label = jump_base::find(image, body, at, target).filter(|t| t.load == load.ip());
     if let Some(found) = by_label {
@@ -136,9 +132,12 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
         });
     }
     let loaded = load.op0_register().full_register();
-    let base = terms?.into_iter().find(|r| *r != loaded)?;
+    let (base, added_at) = match adds {
+        true => (target, load_at),
+        false => (terms?.into_iter().find(|r| *r != loaded)?, at),
+    };
     let table = table.filter(|table| {
-        base == load.memory_base() || lea_of(image, body, at, base) == Some(*table)
+        base == load.memory_base() || address_at(image, body, added_at, base) == Some(*table)
     });
     Some(TableUse {
         load: load.ip(),
@@ -150,12 +149,16 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     })
 }
 
-/// The address that the nearest `lea register, [rip + ...]` before `at` computes.
-fn lea_of(image: &Image, body: &Body, at: usize, register: Register) -> Option<u64> {
-    let insts = body.insts[..at].iter().rev();
-    decoded(image, insts.filter(|i| i.rip_relative))
-        .find(|i| is_address(i) && writes(i, register))
-        .map(|i| i.memory_displacement64())
+/// A table of addresses, from which the instruction with the number `at` loads.
+fn of_addresses(image: &Image, body: &Body, at: usize, load: &Instruction) -> TableUse {
+    TableUse {
+        load: load.ip(),
+        table: Some(load.memory_displacement64()),
+        entry_size: 8,
+        relative_to: None,
+        bytes: None,
+        bound: bound_before(image, body, at, load),
+    }
 }
 
 /// The number of entries by the comparison that guards the jump:
@@ -284,6 +287,9 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
         match instruction.mnemonic() {
             Mnemonic::Add => {
                 added = true;
+                if adds_wide_entry(&instruction) {
+                    return JumpForm::RelativeTable;
+                }
                 if instruction.op1_kind() == OpKind::Memory {
                     // The load bias added to a stored offset: a pointer in two parts.
                     return JumpForm::Pointer;

@@ -15,7 +15,7 @@
 //! that the procedure computes is tried, since data does not lead into the procedure
 //! by chance.
 
-use super::data_refs::DataRefs;
+use super::addresses::Addresses;
 use super::jump_code::{JumpForm, dissect, form_of};
 use super::traverse::{Body, Ref, mark};
 use crate::image::Image;
@@ -43,13 +43,38 @@ pub struct FoundTable {
 /// Facts about the rest of the program, by which entries are judged.
 pub struct Surroundings<'a> {
     /// Data addresses to which the program's code refers.
-    pub(super) data_refs: &'a DataRefs,
-    /// Returns true if an address can be code of another part of the same procedure. The flag
+    pub(super) data_refs: &'a Addresses,
+    /// Data addresses to which code refers that control has not reached yet, as far as they can be guessed. Empty at the
+    /// end, when all code is known.
+    pub(super) guessed_refs: &'a Addresses,
+    /// Tells whether an address can be code of another part of the same procedure. The flag
     /// tells that there is certainly some code at the address.
-    pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
+    pub(super) other_part: &'a (dyn Fn(&Body, u64, bool) -> Elsewhere + Sync),
     /// Number of entries taken at most of a table whose size the code does not tell, as
     /// the next table may not be known yet.
     pub unbounded_limit: usize,
+}
+
+/// Whether an address outside of a procedure can be code of another part of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Elsewhere {
+    /// An instruction is known there.
+    Code,
+    /// There may be code.
+    Perhaps,
+    /// No.
+    Not,
+}
+
+/// What tables depend on beside their procedure. As long as none of it changes, the same tables are found again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dependencies {
+    /// True if a larger [`Surroundings::unbounded_limit`] may give more entries.
+    pub is_limited: bool,
+    /// First and last byte of each place where a reference to data would cut a table.
+    pub uncut: Vec<(u64, u64)>,
+    /// Addresses outside of the procedure at which no instruction is known, and where there may be code or not.
+    pub outside: Vec<u64>,
 }
 
 /// The tables of one procedure.
@@ -60,6 +85,8 @@ pub struct Tables {
     /// True if these are all tables of the procedure, and their sizes are known. Once control was
     /// followed to all their targets, only a change of the procedure can change the tables.
     pub are_complete: bool,
+    /// What they depend on.
+    pub(super) depends: Dependencies,
 }
 
 /// Finds the tables of one procedure.
@@ -67,6 +94,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     let mut found = Vec::new();
     let mut complete = true;
     let mut bounded = true;
+    let mut depends = Dependencies::default();
     for jump in &body.indirect_jumps {
         let Some(use_) = dissect(image, body, *jump) else {
             complete &= form_of(image, body, *jump) == JumpForm::Pointer;
@@ -82,15 +110,16 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             };
             let mut targets = Vec::new();
             if use_.bound.is_some() {
-                targets = bounded_candidate.targets(image, body, around);
+                targets = bounded_candidate.targets(image, body, around, &mut depends);
             }
             bounded &= !targets.is_empty();
+            depends.is_limited |= targets.is_empty() && around.unbounded_limit == 0;
             if targets.is_empty() && around.unbounded_limit > 0 {
                 let candidate = Candidate {
                     bound: None,
                     ..bounded_candidate
                 };
-                targets = candidate.targets(image, body, around);
+                targets = candidate.targets(image, body, around, &mut depends);
             }
             let is_short = use_
                 .bound
@@ -116,16 +145,18 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
         }
     }
     if complete || around.unbounded_limit == 0 {
+        depends.is_limited |= !complete;
         return Tables {
             found,
             are_complete: complete && bounded,
+            depends,
         };
     }
     let mut bases: Vec<u64> = body
         .refs
         .iter()
         .filter_map(|r| match r {
-            Ref::Address(a) | Ref::Memory(a) if a % 4 == 0 => Some(*a),
+            Ref::Address(a) | Ref::Table(a) | Ref::Memory(a) if a % 4 == 0 => Some(*a),
             _ => None,
         })
         .filter(|a| !found.iter().any(|f| f.table == *a))
@@ -140,7 +171,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             bound: None,
             is_known: false,
         };
-        let targets = candidate.targets(image, body, around);
+        let targets = candidate.targets(image, body, around, &mut depends);
         if !targets.is_empty() {
             found.push(FoundTable {
                 jump: None,
@@ -156,11 +187,12 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     Tables {
         found,
         are_complete: false,
+        depends,
     }
 }
 
 /// The largest index in a table of bytes, which ends at the next byte to which code refers.
-fn largest_index(image: &Image, data_refs: &DataRefs, bytes: u64) -> usize {
+fn largest_index(image: &Image, data_refs: &Addresses, bytes: u64) -> usize {
     let all = image.rest_at(bytes).unwrap_or_default();
     let next = data_refs.next_from(bytes.saturating_add(1));
     let size = next.map_or(usize::MAX, |next| (next - bytes) as usize);
@@ -193,15 +225,22 @@ impl Candidate {
         self.relative_to.unwrap_or(0).wrapping_add_signed(offset)
     }
 
-    /// The targets to which the entries lead. Empty if there can be no table.
-    fn targets(&self, image: &Image, body: &Body, around: &Surroundings) -> Vec<u64> {
+    /// The targets to which the entries lead. Empty if there can be no table. Adds to what that depends on.
+    fn targets(
+        &self,
+        image: &Image,
+        body: &Body,
+        around: &Surroundings,
+        depends: &mut Dependencies,
+    ) -> Vec<u64> {
         let size = usize::from(self.entry_size);
         let (table, bound) = (self.table, self.bound);
         let limit = match bound {
             Some(count) => table.saturating_add(size as u64 * u64::from(count)),
-            None => around
-                .data_refs
-                .next_from(table.saturating_add(1))
+            None => [around.data_refs, around.guessed_refs]
+                .iter()
+                .filter_map(|refs| refs.next_from(table.saturating_add(1)))
+                .min()
                 .unwrap_or(u64::MAX),
         };
         let mut targets = Vec::with_capacity(bound.map_or(8, |count| (count as usize).min(256)));
@@ -209,9 +248,11 @@ impl Candidate {
         let mut dead = 0;
         let entries = image.rest_at(table).unwrap_or_default().chunks_exact(size);
         for (i, entry) in entries.enumerate() {
-            if table + (size * (i + 1)) as u64 > limit
-                || bound.is_none() && i >= around.unbounded_limit
-            {
+            if table + (size * (i + 1)) as u64 > limit {
+                break;
+            }
+            if bound.is_none() && i >= around.unbounded_limit {
+                depends.is_limited = true;
                 break;
             }
             let target = self.target(entry);
@@ -231,8 +272,13 @@ impl Candidate {
                 // A case may lie in another part of the procedure. In a stripped program such a
                 // part looks like a procedure of its own. Without other evidence the first entry
                 // decides which procedure the table belongs to.
-                (self.is_known || !targets.is_empty())
-                    && (around.other_part)(body, target, bound.is_some())
+                (self.is_known || !targets.is_empty()) && {
+                    let part = (around.other_part)(body, target, bound.is_some());
+                    if part != Elsewhere::Code {
+                        depends.outside.push(target);
+                    }
+                    part != Elsewhere::Not
+                }
             };
             if is_plausible {
                 targets.push(target);
@@ -242,6 +288,10 @@ impl Candidate {
             } else {
                 break;
             }
+        }
+        if bound.is_none() && !targets.is_empty() {
+            let size = (size * (dead + targets.len())) as u64;
+            depends.uncut.push((table + 1, table + size - 1));
         }
         if let Some(first) = targets.first().copied() {
             targets.splice(0..0, std::iter::repeat_n(first, dead));
@@ -276,7 +326,7 @@ pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
         if marks & mark::INSIDE != 0 {
             return false;
         }
-        if !run.next_into(&mut instruction) {
+        if !run.next_into(&mut instruction) || body.has_data(pc, instruction.len()) {
             return false;
         }
         if flow_of(&instruction).ends_flow() {

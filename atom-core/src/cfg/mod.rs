@@ -6,9 +6,10 @@
 //! but something in it is known only in part, *opaque* if it always stays where it
 //! is and is not instrumented.
 
+mod addresses;
 mod build;
 pub mod call_frames;
-mod data_refs;
+mod evidence;
 mod exits;
 mod flatten;
 pub mod frame;
@@ -23,12 +24,20 @@ mod jump_table;
 mod numbers;
 mod object;
 mod obstacles;
+mod open_tables;
 mod parts;
 mod plt;
 pub(crate) mod pointers;
+mod reaching;
+mod returns;
 pub mod seeds;
+mod start_code;
+pub mod stored;
+mod text_data;
 mod traps;
 mod traverse;
+mod uses;
+mod v8;
 
 pub use self::object::Object;
 pub use numbers::Numbers;
@@ -69,6 +78,18 @@ pub enum ProcKind {
     Fragment(Option<ProcId>),
 }
 
+/// The return addresses that a moved procedure's calls push.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Returns {
+    /// Addresses of the new text.
+    #[default]
+    New,
+    /// The original ones, where a call can stay where it is.
+    IfPossible,
+    /// The original ones, which the program looks up. If a call cannot push its own, the procedure stays in place.
+    Original,
+}
+
 /// A procedure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proc {
@@ -89,6 +110,8 @@ pub struct Proc {
     /// True if only known direct calls and jumps can enter it: it is not
     /// exported, and its address is not taken.
     pub is_local: bool,
+    /// The return addresses that its calls push if it moves.
+    pub returns: Returns,
     /// True for a function that Go's tables list.
     pub is_go: bool,
     /// The language of such a function.
@@ -204,6 +227,9 @@ pub struct Cfg {
     /// Pairs of procedures that move together or not at all, because one enters the other
     /// elsewhere than at its start by a jump, a call or an exception.
     pub together: Vec<(ProcId, ProcId)>,
+    /// Addresses in the text that something refers to and at which no known instruction starts, in order. Data may
+    /// lie there, also where the bytes look like padding.
+    pub text_references: Vec<u64>,
     /// Index of the starts of procedures.
     proc_starts: Starts,
     /// Index of the starts of blocks.

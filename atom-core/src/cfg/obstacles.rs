@@ -11,10 +11,11 @@ use rayon::prelude::*;
 use super::build::{Discovery, region_end};
 use super::jump_code::{self, JumpForm};
 use super::jump_table::FoundTable;
+use super::returns::{self, Use};
 use super::seeds::{FrameFacts, Seed};
-use super::traverse::{Body, Ref};
-use super::{Kept, frame_tables, go_stack};
-use crate::image::{Image, decoded};
+use super::traverse::{Body, Ref, mark};
+use super::{Kept, frame_tables, go_stack, v8};
+use crate::image::Image;
 use crate::x86::{ControlFlow, Inst};
 
 /// Which indirect jumps and which bodies have jump tables. Tables in the text are left out: such a
@@ -49,6 +50,19 @@ impl TableOwners {
     }
 }
 
+/// Procedures whose return addresses stand in tables of OCaml's.
+pub(super) struct Described {
+    /// Numbers of their bodies.
+    pub(super) bodies: FxHashSet<usize>,
+    /// Numbers of the bodies from which the runtime goes to OCaml's stacks.
+    ends: Vec<usize>,
+    /// The return addresses.
+    pub(super) returns: Vec<u64>,
+    /// True if they may run on stacks that OCaml allocates, with too little space left for inserted code (OCaml 5). The
+    /// runtime of OCaml 4 has one place at which the stack ends, OCaml 5 has two, and a part that is loaded later none.
+    pub(super) on_small_stacks: bool,
+}
+
 /// Why a procedure stays in place, for each body; the first reason found counts.
 type Reasons = Vec<Option<String>>;
 
@@ -59,10 +73,11 @@ impl Discovery<'_> {
         &self,
         frames: &FrameFacts,
         tables: &[FoundTable],
-        described: &FxHashSet<usize>,
+        described: &Described,
         kept: &Kept,
     ) -> Reasons {
         let owners = TableOwners::new(self, tables);
+        let read = self.read_bodies();
         let bodies = self.bodies.par_iter().enumerate();
         let mut reasons: Reasons = bodies
             .map(|(i, body)| {
@@ -70,6 +85,7 @@ impl Discovery<'_> {
                 self.obstacle_before_code(body, kept)
                     .or_else(|| (!is_go).then(|| self.obstacle_in_return_addresses(body))?)
                     .or_else(|| self.obstacle_in_jumps(i, body, &owners, is_go))
+                    .or_else(|| self.obstacle_in_evidence(i, &read))
             })
             .collect();
         for range in &frames.ranges {
@@ -92,10 +108,12 @@ impl Discovery<'_> {
                 reasons[i].get_or_insert_with(|| reason.to_string());
             }
         };
-        add(
-            described.iter().copied().collect(),
-            "the program looks its return addresses up in a table (OCaml)",
-        );
+        if described.on_small_stacks {
+            add(
+                self.on_small_stacks(described),
+                "the program looks its return addresses up in a table, and its stacks may be small (OCaml 5)",
+            );
+        }
         add(
             go_stack::tight(frames, &self.bodies),
             "it may run at the end of a goroutine's stack, with too little left for inserted code",
@@ -151,8 +169,7 @@ impl Discovery<'_> {
         owners: &TableOwners,
         is_go: bool,
     ) -> Option<String> {
-        let is_own_label =
-            |r: &Ref| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start);
+        let is_own_label = |r: &Ref| matches!(r, Ref::Address(t) | Ref::Code(t) if body.contains(*t) && *t != body.start);
         let own_labels = body.refs.iter().any(is_own_label);
         body.indirect_jumps.iter().find_map(|jump| {
             match jump_code::form_of(self.image, body, *jump) {
@@ -177,19 +194,35 @@ impl Discovery<'_> {
     /// which takes its return address as data.
     fn add_return_address_readers(&self, frames: &FrameFacts, reasons: &mut Reasons) {
         let image = self.image;
-        let mut readers: FxHashSet<u64> = self
+        let uses: Vec<Option<Use>> = self
             .bodies
             .par_iter()
             .zip(&self.seeds)
-            .filter(|(b, seed)| !seed.is_go && reads_return_address(image, b, b.start))
-            .map(|(b, _)| b.start)
+            .map(|(b, seed)| (!seed.is_go).then(|| returns::use_of(image, b, b.start))?)
             .collect();
+        let users = self.bodies.iter().zip(&uses).filter(|(_, u)| u.is_some());
+        let mut readers: FxHashSet<u64> = users.map(|(b, _)| b.start).collect();
+        // Without symbols a procedure may lie inside of what looks like another one.
+        let called_inside = |r: &Ref| match r {
+            Ref::Call(t) => {
+                Some((self.body_at(*t)?, *t)).filter(|(i, t)| self.bodies[*i].start != *t)
+            }
+            _ => None,
+        };
+        let inside: Vec<(usize, u64, Use)> = (self.bodies.par_iter())
+            .flat_map_iter(|body| body.refs.iter().filter_map(called_inside))
+            .filter(|(i, _)| !self.seeds[*i].is_go)
+            .filter_map(|(i, t)| Some((i, t, returns::use_of(image, &self.bodies[i], t)?)))
+            .collect();
+        readers.extend(inside.iter().map(|(_, t, _)| *t));
+        for (j, t, _) in inside.iter().filter(|(.., found)| *found == Use::Changes) {
+            reasons[*j]
+                .get_or_insert_with(|| format!("its code at {t:#x} changes its return address"));
+        }
         self.drop_parts(frames, &mut readers);
         // The code to which such a procedure returns expects arguments, not results.
-        for (body, reason) in self.bodies.iter().zip(&mut *reasons) {
-            if readers.contains(&body.start)
-                && adds_to_return_address(instructions(image, body, body.start))
-            {
+        for ((body, found), reason) in self.bodies.iter().zip(uses).zip(&mut *reasons) {
+            if found == Some(Use::Changes) && readers.contains(&body.start) {
                 reason.get_or_insert_with(|| "it changes its return address".into());
             }
         }
@@ -203,7 +236,7 @@ impl Discovery<'_> {
             let call = outside.or_else(|| {
                 let local = body.local_calls.iter().copied();
                 let mut local = local.filter(|_| !seed.is_go);
-                local.find(|t| reads_return_address(image, body, *t))
+                local.find(|t| returns::use_of(image, body, *t).is_some())
             });
             if let Some(t) = call {
                 reason.get_or_insert_with(|| {
@@ -264,25 +297,82 @@ impl Discovery<'_> {
         }
     }
 
-    /// Numbers of bodies whose return addresses stand in descriptors of frames. A single
+    /// The bodies whose return addresses stand in descriptors of frames. A single
     /// word that looks like a descriptor proves nothing: tables of functions have many such words, and some
     /// functions lie behind a call. In a table of descriptors nearly all addresses lie behind calls.
-    pub(super) fn described(&self) -> FxHashSet<usize> {
-        const ENOUGH: usize = 32;
+    pub(super) fn described(&self) -> Described {
         let behind_call = |address: u64| {
             let (i, inst, last) = self.inst_around(address - 1)?;
             let is_call = matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall);
-            (is_call && inst.offset + u32::from(inst.len) == last + 1).then_some(i)
+            (is_call && inst.offset + u32::from(inst.len) == last + 1).then_some((i, address))
         };
-        let callers: Vec<Option<usize>> = frame_tables::described(self.image)
+        let callers: Vec<_> = frame_tables::described(self.image)
             .iter()
-            .map(|address| behind_call(*address))
+            .map(|word| frame_tables::Descriptor {
+                back: behind_call(word.back),
+                ends_stack: word.ends_stack,
+            })
             .collect();
         let found = frame_tables::in_tables(&callers);
-        if found.len() < ENOUGH {
-            return FxHashSet::default();
+        Described {
+            on_small_stacks: found.iter().filter(|word| word.ends_stack).count() != 1,
+            ends: found
+                .iter()
+                .filter(|word| word.ends_stack)
+                .map(|word| word.back.0)
+                .collect(),
+            bodies: found.iter().map(|word| word.back.0).collect(),
+            returns: found.iter().map(|word| word.back.1).collect(),
         }
+    }
+
+    /// Numbers of the bodies that may run on small stacks: those in `described`, and procedures without calls between
+    /// them or beside them. The runtime's procedures that go from stack to stack lie together.
+    fn on_small_stacks(&self, described: &Described) -> Vec<usize> {
+        const BETWEEN: usize = 64;
+        const BESIDE: usize = 4;
+        const OF_RUNTIME: usize = 10;
+        const SIZE_OF_RUNTIME: u64 = 0x1000;
+        let mut all: Vec<usize> = described.bodies.iter().copied().collect();
+        all.sort_unstable();
+        let mut found = FxHashSet::default();
+        for pair in all.windows(2).filter(|pair| pair[1] - pair[0] <= BETWEEN) {
+            found.extend(pair[0]..pair[1]);
+        }
+        let around = |i: usize, count: usize| {
+            let start = self.bodies[i].start;
+            let near = i.saturating_sub(count)..(i + count + 1).min(self.bodies.len());
+            near.filter(move |n| self.bodies[*n].start.abs_diff(start) <= SIZE_OF_RUNTIME)
+        };
+        found.extend(all.iter().flat_map(|i| around(*i, BESIDE)));
+        found.extend(described.ends.iter().flat_map(|i| around(*i, OF_RUNTIME)));
         found.into_iter().collect()
+    }
+
+    /// Return addresses in descriptors of frames are no places to which control goes by a pointer, unless a jump
+    /// table or an operand names them, too.
+    pub(super) fn unmark_described(&mut self, described: &Described, tables: &[FoundTable]) {
+        if described.returns.is_empty() {
+            return;
+        }
+        let mut named: FxHashSet<u64> = tables.iter().flat_map(|t| &t.targets).copied().collect();
+        for reference in self.bodies.iter().flat_map(|b| &b.refs) {
+            if let Ref::Address(to) | Ref::Code(to) = reference {
+                named.insert(*to);
+            }
+        }
+        for back in described
+            .returns
+            .iter()
+            .filter(|back| !named.contains(back))
+        {
+            if let Some(i) = self.body_at(*back)
+                && self.bodies[i].start != *back
+            {
+                self.bodies[i].remove_mark(*back, mark::INDIRECT);
+                self.pointers.remove(*back);
+            }
+        }
     }
 
     /// Numbers of bodies with relocations in their instructions, and the relocated addresses. The loader
@@ -301,7 +391,7 @@ impl Discovery<'_> {
 
     /// The instruction that contains a byte: the number of its body, the instruction, and the
     /// byte's offset from the image's base.
-    fn inst_around(&self, address: u64) -> Option<(usize, &Inst, u32)> {
+    pub(super) fn inst_around(&self, address: u64) -> Option<(usize, &Inst, u32)> {
         let i = self.body_at(address)?;
         let offset = u32::try_from(address - self.image.base).ok()?;
         let insts = &self.bodies[i].insts;
@@ -354,8 +444,18 @@ impl Discovery<'_> {
             .iter()
             .any(|s| s.name.contains("embedded_blob_code"));
         let is_builtin = |s: &Seed| s.name.as_ref().is_some_and(|n| n.starts_with("Builtins_"));
+        let unnamed = match has_v8 {
+            true => None,
+            false => v8::built_in_code(self.image, &self.regions),
+        };
         (0..self.seeds.len())
-            .filter(|i| has_v8 && is_builtin(&self.seeds[*i]))
+            .filter(|i| {
+                let seed = &self.seeds[*i];
+                has_v8 && is_builtin(seed)
+                    || unnamed
+                        .as_ref()
+                        .is_some_and(|code| code.contains(&seed.start))
+            })
             .collect()
     }
 
@@ -386,46 +486,6 @@ impl Discovery<'_> {
     }
 }
 
-/// True if a procedure takes its return address off the stack for good, or
-/// returns it as a value. The bytes behind the call are then data, or the address is used in a computation.
-/// (`vfork` pops its return address too, but pushes it again.) True also for a procedure that goes
-/// to an address computed from its return address (split stacks: `__morestack` calls the address
-/// one byte behind its call).
-///
-/// `start` is the first address of the procedure or of a local subroutine.
-fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
-    use crate::x86::{Mnemonic, OpKind, Register};
-    let mut own = instructions(image, body, start);
-    let Some(first) = own.find(|i| i.mnemonic() != Mnemonic::Endbr64) else {
-        return false;
-    };
-    match first.mnemonic() {
-        Mnemonic::Pop if first.op0_kind() == OpKind::Register => {
-            let register = first.op0_register();
-            !own.any(|i| i.mnemonic() == Mnemonic::Push && i.op0_register() == register)
-        }
-        Mnemonic::Mov => {
-            first.op1_kind() == OpKind::Memory
-                && first.memory_base() == Register::RSP
-                && first.memory_index() == Register::None
-                && first.memory_displacement64() == 0
-                && own.next().is_some_and(|i| i.mnemonic() == Mnemonic::Ret)
-        }
-        Mnemonic::Push if first.op0_register() == Register::RBP => {
-            let framed = own.next().is_some_and(|i| {
-                i.mnemonic() == Mnemonic::Mov
-                    && i.op0_register() == Register::RBP
-                    && i.op1_register() == Register::RSP
-            });
-            framed && may_load_return_address(image, body, start) && goes_behind_its_call(own)
-        }
-        _ => {
-            may_add_to_return_address(image, body, start)
-                && adds_to_return_address(std::iter::once(first).chain(own))
-        }
-    }
-}
-
 /// Address of an instruction that reads the return address of the call made just before, which still lies
 /// below the stack pointer. Code hardened against speculation compares it with the address behind the call.
 fn looks_back(image: &Image, body: &Body) -> Option<u64> {
@@ -444,140 +504,4 @@ fn looks_back(image: &Image, body: &Body) -> Option<u64> {
             let behind = body.insts[at + 1..].iter().take(NEAR);
             behind.take_while(|i| !i.flow.ends_block()).find_map(reads)
         })
-}
-
-/// The instructions of a body from an address on, without decoding.
-fn insts_from<'a>(image: &Image, body: &'a Body, start: u64) -> &'a [Inst] {
-    let from = (start - image.base) as u32;
-    &body.insts[body.insts.partition_point(|i| i.offset < from)..]
-}
-
-/// A cheap necessary condition for [`goes_behind_its_call`]: a call or jump through
-/// a pointer, and `mov 8(%rbp), %reg`.
-fn may_load_return_address(image: &Image, body: &Body, start: u64) -> bool {
-    let insts = insts_from(image, body, start);
-    let by_pointer = |i: &Inst| {
-        matches!(
-            i.flow,
-            ControlFlow::IndirectCall | ControlFlow::IndirectJump
-        )
-    };
-    let is_load = |inst: &Inst| {
-        let pc = image.base + u64::from(inst.offset);
-        let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
-        bytes.windows(3).any(|b| {
-            b[0] == 0x8b
-                && matches!(
-                    (b[1] & 0xc7, b[2]),
-                    (0x45, 8) | (0x85, 8) | (0x44 | 0x84, _)
-                )
-        })
-    };
-    insts.iter().any(by_pointer) && insts.iter().any(is_load)
-}
-
-/// A cheap necessary condition for [`adds_to_return_address`]: before the first unconditional
-/// transfer an operand based on rsp, in an instruction whose opcode may add to memory.
-fn may_add_to_return_address(image: &Image, body: &Body, start: u64) -> bool {
-    insts_from(image, body, start)
-        .iter()
-        .take_while(|i| matches!(i.flow, ControlFlow::FallThrough | ControlFlow::CondJump | ControlFlow::Halt))
-        .any(|inst| {
-            let pc = image.base + u64::from(inst.offset);
-            let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
-            let prefix = |b: &&u8| matches!(**b, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
-            let prefixes = bytes.iter().take_while(prefix).count();
-            matches!(
-                bytes[prefixes..],
-                [0 | 1 | 0x28 | 0x29 | 0x80 | 0x81 | 0x83 | 0xfe | 0xff, modrm, sib, ..]
-                    if modrm < 0xc0 && modrm & 7 == 4 && sib & 7 == 4
-            )
-        })
-}
-
-/// The instructions of a body from an address on, decoded.
-fn instructions<'a>(
-    image: &'a Image,
-    body: &'a Body,
-    start: u64,
-) -> impl Iterator<Item = crate::x86::Instruction> + 'a {
-    decoded(image, insts_from(image, body, start).iter())
-}
-
-/// True if a procedure adds to its return address on the stack, before its
-/// stack pointer is changed by other means than `push` and `pop`.
-fn adds_to_return_address(code: impl Iterator<Item = crate::x86::Instruction>) -> bool {
-    use crate::x86::{FlowControl, Mnemonic, OpKind, Register};
-    let mut pushed = 0i64;
-    for inst in code {
-        if !matches!(
-            inst.flow_control(),
-            FlowControl::Next | FlowControl::ConditionalBranch
-        ) {
-            return false;
-        }
-        match inst.mnemonic() {
-            Mnemonic::Push | Mnemonic::Pop => {
-                pushed -= i64::from(inst.stack_pointer_increment());
-                continue;
-            }
-            _ if inst.op0_kind() == OpKind::Register && inst.op0_register() == Register::RSP => {
-                return false;
-            }
-            // `lock add [rsp], 0` is a memory barrier.
-            _ if inst.has_lock_prefix() => continue,
-            Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Add | Mnemonic::Sub => {}
-            _ => continue,
-        }
-        if inst.op0_kind() == OpKind::Memory
-            && inst.memory_base() == Register::RSP
-            && inst.memory_index() == Register::None
-            && inst.memory_displacement64() as i64 == pushed
-        {
-            return true;
-        }
-    }
-    false
-}
-
-/// True if code with a frame at rbp loads its return address and calls or
-/// jumps to it, changed or not, before control goes elsewhere.
-fn goes_behind_its_call(code: impl Iterator<Item = crate::x86::Instruction>) -> bool {
-    use crate::x86::{FlowControl, Mnemonic, OpKind, Register};
-    let mut holder = Register::None;
-    for inst in code {
-        match inst.flow_control() {
-            FlowControl::IndirectCall | FlowControl::IndirectBranch
-                if holder != Register::None
-                    && inst.op0_kind() == OpKind::Register
-                    && inst.op0_register() == holder =>
-            {
-                return true;
-            }
-            FlowControl::Next => {}
-            _ => {
-                holder = Register::None;
-                continue;
-            }
-        }
-        let is_load = inst.mnemonic() == Mnemonic::Mov
-            && inst.op0_kind() == OpKind::Register
-            && inst.op1_kind() == OpKind::Memory
-            && inst.memory_base() == Register::RBP
-            && inst.memory_index() == Register::None
-            && inst.memory_displacement64() == 8;
-        let changes = inst.op0_kind() == OpKind::Register
-            && holder != Register::None
-            && inst.op0_register().full_register() == holder;
-        let computes = matches!(
-            inst.mnemonic(),
-            Mnemonic::Inc | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Lea
-        );
-        if is_load {
-            holder = inst.op0_register();
-        } else if changes && !computes && inst.mnemonic() != Mnemonic::Cmp {
-            holder = Register::None;
-        }
-    }
-    false
 }

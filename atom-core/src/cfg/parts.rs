@@ -14,7 +14,7 @@ impl Discovery<'_> {
     /// that jumps to it.
     pub(super) fn set_fragments(&mut self) {
         for i in 0..self.seeds.len() {
-            if !self.seeds[i].looks_like_fragment || self.pointers.contains(&self.seeds[i].start) {
+            if !self.seeds[i].looks_like_fragment || self.pointers.contains(self.seeds[i].start) {
                 continue;
             }
             self.seeds[i].kind = ProcKind::Fragment(None);
@@ -22,7 +22,7 @@ impl Discovery<'_> {
         let this = &*self;
         let is_fragment = |i: usize| matches!(this.seeds[i].kind, ProcKind::Fragment(_));
         let parents: Vec<(usize, usize)> = (this.bodies.par_iter().enumerate())
-            .filter(|(p, _)| !is_fragment(*p))
+            .filter(|(p, _)| !is_fragment(*p) && !this.seeds[*p].is_doubtful)
             .flat_map_iter(|(p, body)| {
                 body.refs.iter().filter_map(move |r| {
                     let (Ref::Jump(t) | Ref::CondJump(t)) = r else {

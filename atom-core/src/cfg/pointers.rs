@@ -56,6 +56,18 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     pointers
 }
 
+/// The address in a word of data that the program does not change before it starts.
+pub(super) fn word_at(image: &Image, address: u64) -> Option<u64> {
+    let mut relocs = image.relocs.iter().filter(|r| r.address == address);
+    match relocs.next() {
+        Some(r) => (r.kind == elf::R_X86_64_RELATIVE).then_some(r.addend as u64),
+        None => {
+            let bytes = image.bytes_at(address, 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        }
+    }
+}
+
 /// Address and size of loaded data. Some linkers put constants
 /// into the segment of the code.
 fn data_ranges(image: &Image) -> Vec<(u64, u64)> {

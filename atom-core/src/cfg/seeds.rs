@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use object::elf;
 
-use super::{ProcKind, plt};
+use super::{ProcKind, plt, start_code};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
 
@@ -147,6 +147,8 @@ pub struct Seed {
     pub is_go: bool,
     /// The language of such a function.
     pub go_origin: Origin,
+    /// True if nothing proves that there is code.
+    pub is_doubtful: bool,
 }
 
 impl Seed {
@@ -255,7 +257,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
             bare(section.address, &section.name.replace('.', "_"));
         }
     }
-    for address in initialisers(image) {
+    for address in (initialisers(image).into_iter()).chain(start_code::functions(image)) {
         bare(address, "");
     }
     let imports = imports(image);

@@ -45,11 +45,16 @@ impl Discovery<'_> {
         let image = self.image;
         let found: Vec<(usize, Vec<usize>, Vec<Open>)> = self
             .bodies
-            .par_iter()
+            .par_iter_mut()
             .enumerate()
+            .filter(|(_, body)| body.without_traps != Some(body.changes))
             .filter_map(|(i, body)| {
                 let (certain, open) = traps(image, i, body);
-                (!certain.is_empty() || !open.is_empty()).then_some((i, certain, open))
+                if certain.is_empty() && open.is_empty() {
+                    body.without_traps = Some(body.changes);
+                    return None;
+                }
+                Some((i, certain, open))
             })
             .collect();
         if found.is_empty() {
@@ -206,10 +211,10 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
                 continue;
             }
             *body = trial;
-            body.tables_are_settled = false;
         }
         body.add_mark(next, mark::LEADER);
         body.insts[trap].flow = ControlFlow::Trap;
+        body.changes += 1;
         changed = true;
     }
     if changed {
@@ -282,11 +287,7 @@ fn returning(discovery: &Discovery<'_>) -> Vec<bool> {
         .zip(&discovery.seeds)
         .map(|(body, seed)| match seed.kind {
             ProcKind::Plt => !seed.name.as_deref().is_some_and(is_never),
-            _ => {
-                body.obstacle.is_some()
-                    || (body.insts.iter())
-                        .any(|i| matches!(i.flow, ControlFlow::Return | ControlFlow::IndirectJump))
-            }
+            _ => body.obstacle.is_some() || body.has_exit,
         })
         .collect();
     // Jumps from procedures without a return to other procedures.

@@ -4,6 +4,10 @@
 //! instructions does no harm. Instructions may overlap (by a jump over a `lock`
 //! prefix): each start is an instruction of its own.
 
+use object::elf::SHF_EXECINSTR;
+
+use super::open_tables::Examined;
+use super::uses::{Use, use_of};
 use crate::image::{Image, ImageDecoder};
 use crate::x86::{ControlFlow, Inst, Instruction, direct_target, flow_of, is_rip_relative};
 
@@ -21,6 +25,12 @@ pub mod mark {
     pub const ENTRY: u8 = 16;
     /// A landing pad starts at the byte.
     pub const LANDING: u8 = 32;
+    /// The byte is read as data, or belongs to an object that a symbol names.
+    pub const DATA: u8 = 64;
+    /// Of an address that is to be processed: nothing proves that there is code.
+    pub const DOUBTFUL: u8 = 128;
+    /// Of an address that is to be processed: there is certainly code. Each such address becomes a leader.
+    pub const CERTAIN: u8 = LEADER;
 }
 
 /// A reference from the code of a procedure to somewhere else.
@@ -34,6 +44,10 @@ pub enum Ref {
     CondJump(u64),
     /// An address that is computed or loaded as a constant.
     Address(u64),
+    /// An address of the text that is computed and serves as the base of loads, perhaps with an index.
+    Table(u64),
+    /// An address of the text that is computed and to which control certainly goes.
+    Code(u64),
     /// The address of memory that is read or written.
     Memory(u64),
 }
@@ -56,24 +70,51 @@ pub struct Body {
     pub local_calls: Vec<u64>,
     /// Addresses of indirect jumps.
     pub indirect_jumps: Vec<u64>,
-    /// True if its jump tables cannot give new targets until the body changes.
-    pub tables_are_settled: bool,
+    /// True if it has a return or an indirect jump.
+    pub has_exit: bool,
+    /// Number of changes at which no trap was found with code behind it; `None` if that was never so.
+    pub without_traps: Option<u32>,
+    /// Number of changes of the marks and instructions so far.
+    pub changes: u32,
+    /// What was found in its jump tables.
+    pub examined: Examined,
+    /// The value of `changes` when addresses were refused as code last, and the addresses refused since then.
+    refused: (u32, Vec<u64>),
     /// The first bytes that control reaches and that cannot be decoded as code: address and reason.
     pub obstacle: Option<(u64, String)>,
 }
 
-/// True if an operand relative to the instruction pointer, if there is one, leads into the program or near
-/// it. Code refers to its own program, so an operand that leads far away shows that the bytes are no code.
+/// True if an operand relative to the instruction pointer, if there is one, and a direct branch lead into the program or
+/// near it. Code refers to its own program, so what leads far away shows that the bytes are no code. Address 0 stands for
+/// a weak symbol that is not defined.
 pub(super) fn reaches_image(image: &Image, instruction: &crate::x86::Instruction) -> bool {
     const SLACK: u64 = 0x1_0000;
-    if !is_rip_relative(instruction) {
-        return true;
-    }
-    let target = instruction.memory_displacement64();
-    target.wrapping_sub(image.base.wrapping_sub(SLACK)) < image.end - image.base + 2 * SLACK
+    let target = match direct_target(instruction) {
+        Some(target) => target,
+        None if is_rip_relative(instruction) => instruction.memory_displacement64(),
+        None => return true,
+    };
+    target == 0
+        || target.wrapping_sub(image.base.wrapping_sub(SLACK)) < image.end - image.base + 2 * SLACK
 }
 
 impl Body {
+    /// A computed address as a reference: what code does with it matters only in the text.
+    fn computed(&self, image: &Image, instruction: &Instruction, address: u64) -> Ref {
+        let is_text = image.is_code(address)
+            && (image.section_at(address)).is_none_or(|s| s.flags & u64::from(SHF_EXECINSTR) != 0);
+        if !is_text {
+            return Ref::Address(address);
+        }
+        match use_of(image, instruction) {
+            Use::Data => Ref::Table(address),
+            Use::Code => Ref::Code(address),
+            // A procedure that jumps to a computed address stays in place, so no pad depends on it.
+            Use::NearCode if self.contains(address) => Ref::Code(address),
+            Use::NearCode | Use::Unknown => Ref::Address(address),
+        }
+    }
+
     /// An empty body over a range.
     pub fn new(start: u64, end: u64) -> Self {
         Self {
@@ -102,7 +143,28 @@ impl Body {
 
     /// Adds marks at an address of the range.
     pub fn add_mark(&mut self, address: u64, bits: u8) {
-        self.marks[(address - self.start) as usize] |= bits;
+        let mark = &mut self.marks[(address - self.start) as usize];
+        self.changes += u32::from(*mark & bits != bits);
+        *mark |= bits;
+    }
+
+    /// Notes that the bytes at an address cannot be code, unless the body changes.
+    pub fn refuse(&mut self, address: u64) {
+        if self.refused.0 != self.changes {
+            self.refused = (self.changes, Vec::new());
+        }
+        self.refused.1.push(address);
+    }
+
+    /// True if the bytes at an address cannot be code.
+    pub fn has_refused(&self, address: u64) -> bool {
+        self.refused.0 == self.changes && self.refused.1.contains(&address)
+    }
+
+    /// Removes marks at an address of the range.
+    pub fn remove_mark(&mut self, address: u64, bits: u8) {
+        self.marks[(address - self.start) as usize] &= !bits;
+        self.changes += 1;
     }
 
     /// Follows control from `address`, and marks the address as a leader.
@@ -125,6 +187,8 @@ impl Body {
             self.add_mark(leader, mark::LEADER);
             let mut pc = leader;
             let mut after_call = false;
+            // True behind a call, which perhaps never returns.
+            let mut since_call = false;
             while self.contains(pc) {
                 if self.mark_at(pc) & mark::START != 0 {
                     break;
@@ -145,11 +209,15 @@ impl Body {
                 }
                 let flow = flow_of(&instruction);
                 let len = instruction.len();
+                if since_call && self.has_data(pc, len) {
+                    break;
+                }
                 self.add_mark(pc, mark::START);
                 let at = (pc - self.start) as usize;
                 for m in &mut self.marks[at + 1..at + len] {
                     *m |= mark::INSIDE;
                 }
+                self.has_exit |= matches!(flow, ControlFlow::Return | ControlFlow::IndirectJump);
                 self.insts.push(Inst {
                     offset: (pc - base) as u32,
                     len: len as u8,
@@ -187,6 +255,7 @@ impl Body {
                     break;
                 }
                 after_call = matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall);
+                since_call |= after_call;
                 if flow.ends_block() && self.contains(next) {
                     self.add_mark(next, mark::LEADER);
                 }
@@ -205,20 +274,24 @@ impl Body {
         instruction: &crate::x86::Instruction,
         flow: ControlFlow,
     ) {
-        use crate::x86::{Mnemonic, OpKind};
+        use crate::x86::{Mnemonic, OpKind, Register};
         if is_rip_relative(instruction) {
             let target = instruction.memory_displacement64();
-            self.refs.push(if instruction.mnemonic() == Mnemonic::Lea {
-                Ref::Address(target)
-            } else {
-                Ref::Memory(target)
+            self.refs.push(match instruction.mnemonic() {
+                Mnemonic::Lea => self.computed(image, instruction, target),
+                _ => Ref::Memory(target),
             });
         } else if !image.kind.is_position_independent()
             && instruction.memory_displ_size() >= 4
             && instruction.op_kinds().any(|k| k == OpKind::Memory)
         {
-            self.refs
-                .push(Ref::Memory(instruction.memory_displacement64()));
+            let address = instruction.memory_displacement64();
+            let is_indexed = instruction.memory_base() != Register::None
+                || instruction.memory_index() != Register::None;
+            self.refs.push(match is_indexed && image.is_code(address) {
+                true => Ref::Table(address),
+                false => Ref::Memory(address),
+            });
         }
         // Only instructions that pass an address on count; other constants are numbers.
         let hands_on = matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push);
@@ -230,11 +303,17 @@ impl Body {
                 ) {
                     let value = instruction.immediate(i);
                     if image.is_code(value) {
-                        self.refs.push(Ref::Address(value));
+                        self.refs.push(self.computed(image, instruction, value));
                     }
                 }
             }
         }
+    }
+
+    /// True if one of `len` bytes from an address of the range is known to be data.
+    pub fn has_data(&self, address: u64, len: usize) -> bool {
+        let at = (address - self.start) as usize;
+        self.marks[at..at + len].iter().any(|m| m & mark::DATA != 0)
     }
 
     /// As [`Body::disagrees_with`], but the instructions that `other` lacks must not overlap one another either.
@@ -242,17 +321,21 @@ impl Body {
         self.insts[other.insts.len()..].iter().any(|i| {
             let at = (base + u64::from(i.offset) - self.start) as usize;
             let covers = &self.marks[at..at + usize::from(i.len)];
-            covers[0] & mark::INSIDE != 0 || covers[1..].iter().any(|m| m & mark::START != 0)
+            covers[0] & mark::INSIDE != 0
+                || covers[1..].iter().any(|m| m & mark::START != 0)
+                || covers.iter().any(|m| m & mark::DATA != 0)
         })
     }
 
     /// True if instructions that this body has and `other` lacks overlap instructions of
-    /// `other`. This body extends `other`.
+    /// `other` or data. This body extends `other`.
     pub fn disagrees_with(&self, other: &Self, base: u64) -> bool {
         self.insts[other.insts.len()..].iter().any(|i| {
             let at = (base + u64::from(i.offset) - self.start) as usize;
             let covers = &other.marks[at..at + usize::from(i.len)];
-            covers[0] & mark::INSIDE != 0 || covers[1..].iter().any(|m| m & mark::START != 0)
+            covers[0] & mark::INSIDE != 0
+                || covers[1..].iter().any(|m| m & mark::START != 0)
+                || covers.iter().any(|m| m & mark::DATA != 0)
         })
     }
 
@@ -280,6 +363,7 @@ impl Body {
         let end = self.code_end().max(self.start + 1);
         self.marks.truncate((end - self.start) as usize);
         self.end = end;
+        self.changes += 1;
     }
 
     /// One past the last address that an instruction covers.

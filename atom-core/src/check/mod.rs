@@ -2,17 +2,24 @@
 //!
 //! Reads the output's bytes and compares every moved block with its original: each instruction must
 //! be there with the same operands, the same memory and the same targets, and inserted code must
-//! leave registers, flags, stack and memory as the program expects them. The code that planned and
-//! wrote the output is not used. Its addresses are checked, not trusted: a wrong address leads to
-//! instructions that do not match.
+//! leave registers, flags, stack and memory as the program expects them. At each instruction,
+//! inserted ones included, the frame description must lead to the caller to which the original's
+//! leads. The code that planned and wrote the output is not used. Its addresses are checked, not
+//! trusted: a wrong address leads to instructions that do not match.
 //!
 //! The checker trusts the control flow graph, liveness (a dead register may be changed) and the
 //! summaries of what analysis routines may change. Each of these has tests of its own.
 
+mod frames;
+mod home;
 mod memory;
+mod old_text;
+mod references;
 mod same;
+mod shared;
 mod state;
 mod step;
+mod tables;
 mod walk;
 
 use rayon::prelude::*;
@@ -22,13 +29,25 @@ use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::layout::{Area, Layout, Placed};
-use crate::live::{EffectsOf, Live, RegSet, is_free_below};
+use crate::live::{EffectsOf, Foreign, Live, RegSet, is_free_below};
 use crate::plan::Clobbers;
 use crate::x86::{ControlFlow, InstructionInfoFactory, Mnemonic};
 
+use frames::{Expected, Frames, Tables, carried};
 use memory::Memory;
+use shared::SharedCode;
+use state::{State, Written};
 use step::{Borders, Complaint};
-use walk::{Demand, Routines, Walker};
+use walk::{Demand, Routines, Walker, Watch};
+
+/// How much is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The code that a tool's calls add: registers, flags, stack and memory of the program are kept.
+    Inserted,
+    /// Also each moved instruction, each pad, and code that stays in place.
+    All,
+}
 
 /// The output to check, and the facts that the checker trusts.
 pub struct Subject<'a> {
@@ -40,6 +59,8 @@ pub struct Subject<'a> {
     pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
     /// The output file's contents.
     pub output: &'a [u8],
+    /// How much of it is compared.
+    pub scope: Scope,
 }
 
 impl<'a> Subject<'a> {
@@ -53,6 +74,14 @@ impl<'a> Subject<'a> {
 
     fn layout(&self) -> &'a Layout {
         &self.placed.layout
+    }
+
+    /// The new place of an original address.
+    fn place_of(&self, old: u64) -> u64 {
+        let (cfg, layout) = (self.cfg(), self.layout());
+        let moved = cfg.proc_at(old).filter(|p| layout.entry(*p).is_some());
+        let label = |(proc, inst)| layout.label(proc, inst);
+        moved.zip(cfg.inst_at(old)).map_or(old, label)
     }
 
     /// The tool's routines as inserted code calls them.
@@ -109,20 +138,31 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
             own: (subject.layout().start, subject.placed.placement.end),
             shared: subject.shared(),
             no_red_zone: false,
+            is_foreign: false,
         },
         text: (subject.layout().start, subject.layout().end),
         routines: subject.routines(),
     };
+    let tables = Tables::of(subject.placed, &memory).transpose();
+    let tables = tables.map_err(|complaint| Error::new(DOING, complaint))?;
+    let storage = || Storage::new(tables.as_ref());
+    if subject.scope == Scope::All {
+        let references = references::collect(subject.image(), subject.cfg());
+        old_text::check(subject, &memory, &references.named)?;
+        jump_tables(subject, &references.all)?;
+    }
     (0..subject.cfg().procs.len())
         .into_par_iter()
         .map(ProcId::from_index)
-        .map_init(Storage::new, |storage, id| {
+        .map_init(storage, |storage, id| {
             let mut checker = Checker {
                 subject,
                 walker: &walker,
                 id,
                 free_below: is_free_below(subject.image(), subject.cfg(), id),
+                foreign: Foreign::of(subject.image(), subject.cfg(), id, &mut storage.info),
                 storage,
+                written: None,
                 checked: Checked::default(),
             };
             checker.proc().map(|()| checker.checked)
@@ -130,55 +170,120 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
         .try_reduce(Checked::default, |a, b| Ok(a + b))
 }
 
-/// Working storage, which one procedure after the other uses.
-struct Storage {
-    effects_of: EffectsOf,
-    info: InstructionInfoFactory,
+/// Judges the jump tables of procedures that move.
+fn jump_tables(subject: &Subject<'_>, references: &[u64]) -> Result<()> {
+    let (image, cfg) = (subject.image(), subject.cfg());
+    cfg.jump_tables.par_iter().try_for_each(|table| {
+        let proc = cfg.block(cfg.block_of(table.jump)).proc;
+        tables::judge(image, cfg, table, references).map_err(|complaint| {
+            Error::new(DOING, complaint)
+                .file(&image.path)
+                .address(cfg.inst_pc(table.jump))
+                .symbol(cfg.proc(proc).display_name())
+                .advice("this is a defect of atom; please report it with the program. A way around it: --skip with this procedure")
+        })
+    })
 }
 
-impl Storage {
-    fn new() -> Self {
+const DOING: &str = "checking the output";
+
+/// Working storage, which one procedure after the other uses.
+struct Storage<'a> {
+    effects_of: EffectsOf,
+    info: InstructionInfoFactory,
+    /// Frame descriptions, if the output has any of its own.
+    frames: Option<Frames<'a>>,
+    shared: SharedCode,
+}
+
+impl<'a> Storage<'a> {
+    fn new(tables: Option<&Tables<'a>>) -> Self {
         Self {
             effects_of: EffectsOf::new(),
             info: InstructionInfoFactory::new(),
+            frames: tables.map(Frames::new),
+            shared: SharedCode::default(),
+        }
+    }
+
+    /// What frame descriptions must say where the original is at one of these addresses.
+    fn expect(&mut self, addresses: &[u64], live: RegSet) -> Expected<'a> {
+        let frames = self.frames.as_mut();
+        frames.map_or_else(Expected::default, |f| f.expect(addresses, live))
+    }
+
+    /// Judges the frame description of an instruction of the program.
+    fn look(
+        &mut self,
+        expected: &Expected<'a>,
+        at: u64,
+        written: Written,
+    ) -> Result<(), Complaint> {
+        match &mut self.frames {
+            Some(frames) => frames.look(expected, at, &[], &State::after(written)),
+            None => Ok(()),
         }
     }
 }
 
 /// Checks one procedure.
-struct Checker<'a> {
-    subject: &'a Subject<'a>,
-    walker: &'a Walker<'a>,
+struct Checker<'s, 'a> {
+    subject: &'s Subject<'a>,
+    walker: &'s Walker<'a>,
     id: ProcId,
     /// True if the procedure keeps nothing below rsp.
     free_below: bool,
-    storage: &'a mut Storage,
+    /// Where rsp may lead to data.
+    foreign: Foreign,
+    storage: &'s mut Storage<'a>,
+    /// Places around rsp that inserted code of this block has written.
+    written: Written,
     checked: Checked,
 }
 
-impl Checker<'_> {
+impl Checker<'_, '_> {
     fn fail(&self, pc: u64, complaint: Complaint) -> Error {
-        Error::new("checking the output", complaint)
+        Error::new(DOING, complaint)
             .file(&self.subject.image().path)
             .address(pc)
             .symbol(self.subject.cfg().proc(self.id).display_name())
-            .advice("this is a defect of atom; please report it with the program")
+            .advice(
+                "this is a defect of atom, not of the program or the tool; please report it with both. \
+                 Ways around it: --no-inline, or --skip with this procedure",
+            )
     }
 
     fn proc(&mut self) -> Result<()> {
         let (cfg, live) = (self.subject.cfg(), self.subject.live);
         let mut sets = Vec::new();
+        let compares_all = self.subject.scope == Scope::All;
         if self.subject.layout().entry(self.id).is_none() {
-            return self.in_place();
+            return if compares_all {
+                self.in_place()
+            } else {
+                Ok(())
+            };
         }
         for b in cfg.proc(self.id).blocks() {
+            if !compares_all && !self.has_insertions(b) {
+                continue;
+            }
             live.block_into(b, &mut self.storage.effects_of, &mut sets);
             self.block(b, &sets)?;
-            if cfg.block(b).is_indirect_target {
+            if compares_all && cfg.block(b).is_indirect_target {
                 self.pad(b, sets[0])?;
             }
         }
         Ok(())
+    }
+
+    /// True if the tool's calls add code to a block.
+    fn has_insertions(&self, b: BlockId) -> bool {
+        let block = self.subject.cfg().block(b);
+        let (first, last) = (block.first, block.last());
+        let insertions = &self.subject.placed.plan.insertions;
+        let at = insertions.partition_point(|i| i.inst < first);
+        insertions.get(at).is_some_and(|i| i.inst <= last)
     }
 
     /// A procedure that stays: only the targets of its branches may have changed.
@@ -187,11 +292,19 @@ impl Checker<'_> {
         for b in cfg.proc(self.id).blocks() {
             for inst in cfg.block(b).insts() {
                 let pc = cfg.inst_pc(inst);
+                let expected = self.storage.expect(&[pc], RegSet::ALL);
+                self.storage
+                    .look(&expected, pc, None)
+                    .map_err(|c| self.fail(pc, c))?;
                 let now = self.walker.memory.rest_at(pc);
                 let then = self
                     .subject
                     .image()
                     .bytes_at(pc, usize::from(cfg.inst(inst).len));
+                if cfg.inst(inst).rip_relative {
+                    self.data(&cfg.decode(self.subject.image(), inst))
+                        .map_err(|c| self.fail(pc, c))?;
+                }
                 let is_direct = cfg.inst(inst).flow.is_direct() && !cfg.inst(inst).special;
                 if !is_direct
                     && now
@@ -214,36 +327,70 @@ impl Checker<'_> {
         }
     }
 
-    fn walk(&mut self, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
-        self.walk_with(self.free_below, from, goal, live)
-    }
-
-    fn walk_with(
+    /// Walks from `from` to `goal`. `rows` are original addresses, one of which has the frame of the way. Yields the
+    /// places around rsp that may have been written.
+    fn walk(
         &mut self,
-        no_red_zone: bool,
         from: u64,
         goal: u64,
         live: RegSet,
-    ) -> Result<(), Complaint> {
+        rows: &[u64],
+    ) -> Result<Written, Complaint> {
+        self.walk_with((self.free_below, false), from, goal, live, rows)
+    }
+
+    /// As [`Self::walk`]. `no_red_zone`: the program keeps nothing below rsp on the way. `is_foreign`: rsp may lead to data.
+    fn walk_with(
+        &mut self,
+        (no_red_zone, is_foreign): (bool, bool),
+        from: u64,
+        goal: u64,
+        live: RegSet,
+        rows: &[u64],
+    ) -> Result<Written, Complaint> {
+        if from == goal {
+            return Ok(self.written);
+        }
         let demand = self.demand(live);
         let walker = Walker {
             borders: Borders {
                 no_red_zone,
+                is_foreign: is_foreign && self.subject.placed.plan.has_private_stack,
                 ..self.walker.borders
             },
             ..*self.walker
         };
-        let steps = walker.walk(from, goal, demand, &mut self.storage.info)?;
+        let expected = self.storage.expect(rows, live);
+        let mut watch = Watch {
+            info: &mut self.storage.info,
+            frames: self.storage.frames.as_mut(),
+            expected,
+            written: self.written,
+            shared: &mut self.storage.shared,
+        };
+        let steps = walker.walk(from, goal, demand, &mut watch)?;
         self.checked.inserted += steps as u64;
-        Ok(())
+        Ok(watch.written)
     }
 
-    /// Walks from `from` to `goal`, the new place of the code at the original address `old`.
-    fn enter(&mut self, old: u64, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
+    /// Walks from `from` to `goal`, the new place of the code at the original address `old`. `back` is the address of
+    /// the instruction from which control comes, if it is known.
+    fn enter(
+        &mut self,
+        old: u64,
+        back: Option<u64>,
+        from: u64,
+        goal: u64,
+        live: RegSet,
+    ) -> Result<(), Complaint> {
         if from == old && self.is_left(old) {
             return Ok(());
         }
-        self.walk_with(self.free_below_at(old), from, goal, live)
+        let rows = [old, back.unwrap_or(old)];
+        let from_inst = back.and_then(|back| self.subject.cfg().inst_at(back));
+        let is_foreign = from_inst.is_some_and(|inst| self.foreign.after(inst));
+        let facts = (self.free_below_at(old), is_foreign);
+        self.walk_with(facts, from, goal, live, &rows).map(drop)
     }
 
     /// True if nothing is kept below rsp at an original address: at the start of a procedure, and
@@ -261,24 +408,72 @@ impl Checker<'_> {
         let cfg = self.subject.cfg();
         let block = cfg.block(b);
         let mut at = self.subject.layout().label(self.id, block.first);
+        self.written = None;
+        let mut before = Expected::default();
+        let has_area = self.has_area(b);
         for (i, inst) in block.insts().enumerate() {
             let pc = cfg.inst_pc(inst);
+            let expected = self.storage.expect(&[pc], live[i]);
+            self.written = carried(self.written, &before, &expected);
             let copy = self
                 .subject
                 .layout()
                 .copy_of(self.subject.placed.plan, self.id, inst);
-            self.walk(at, copy, live[i])
+            // The instruction changes these registers itself.
+            let changed = match cfg.inst(inst).flow {
+                ControlFlow::Syscall => RegSet::gpr(1) | RegSet::gpr(11),
+                _ => RegSet::EMPTY,
+            };
+            let facts = (self.free_below, self.foreign.before(inst));
+            self.written = self
+                .walk_with(facts, at, copy, live[i].without(changed), &[pc])
                 .map_err(|c| self.fail(pc, format!("the code inserted before it {c}")))?;
+            self.storage
+                .look(&expected, copy, self.written)
+                .map_err(|c| self.fail(pc, c))?;
+            before = expected;
             at = self
                 .instruction(b, inst, copy)
                 .map_err(|c| self.fail(pc, c))?;
+            if has_area {
+                self.landing(inst, copy, at).map_err(|c| self.fail(pc, c))?;
+            }
             self.checked.instructions += 1;
         }
         let last = block.last();
         if !cfg.inst(last).flow.ends_flow() {
+            let behind = self.storage.expect(&[cfg.inst_end(last)], RegSet::EMPTY);
+            self.written = carried(self.written, &before, &behind);
             self.fall_through(b, at)?;
         }
+        self.written = None;
         Ok(())
+    }
+
+    /// True if exceptions may lead from a block to landing pads.
+    fn has_area(&self, b: BlockId) -> bool {
+        let table = &self.subject.placed.object.unwind;
+        let fde = table.find(self.subject.cfg().block_pc(b));
+        self.storage.frames.is_some() && fde.is_some_and(|i| table.fdes[i].lsda.is_some())
+    }
+
+    /// Checks where exceptions lead that pass an instruction, whose copy ends at `end`.
+    fn landing(&mut self, inst: InstId, copy: u64, end: u64) -> Result<(), Complaint> {
+        let (subject, memory) = (self.subject, self.walker.memory);
+        let (pc, flow) = (subject.cfg().inst_pc(inst), subject.cfg().inst(inst).flow);
+        let is_call = matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall);
+        // Unwinders look up the byte in front of a return address.
+        let in_call = subject.cfg().inst_end(inst) - 1;
+        let places = match is_call {
+            // The return address is the original one.
+            true if subject.layout().sites.homes.of(inst).is_some() => (in_call, in_call),
+            true => (in_call, end - 1),
+            false => (pc, copy),
+        };
+        let table = &subject.placed.object.unwind;
+        self.storage.frames.as_mut().map_or(Ok(()), |frames| {
+            frames.landing(table, memory, places, |pad| subject.place_of(pad))
+        })
     }
 
     /// Checks that control goes from the last instruction to the code that followed it in the
@@ -295,22 +490,34 @@ impl Checker<'_> {
             return Ok(());
         }
         let (goal, live) = self.place_behind(b, next);
-        self.walk_with(self.free_below_at(next), at, goal, live)
+        let last = cfg.inst_pc(cfg.block(b).last());
+        // The inserted code may belong to either instruction where another description begins, and where
+        // instructions that overlap both stand between them.
+        let unwind = &self.subject.placed.object.unwind;
+        let follows = |after: InstId| after.index() == cfg.block(b).last().index() + 1;
+        let is_one =
+            unwind.find(last) == unwind.find(next) && cfg.inst_at(next).is_none_or(follows);
+        let rows = match is_one && cfg.proc_at(next) == Some(self.id) {
+            // The inserted code may belong to an instruction that nothing describes.
+            _ if self.storage.expect(&[last], live).is_empty() => &[][..],
+            true => &[next],
+            false => &[next, last],
+        };
+        let is_foreign = self.foreign.after(cfg.block(b).last());
+        let facts = (self.free_below_at(next), is_foreign);
+        self.walk_with(facts, at, goal, live, rows)
+            .map(drop)
             .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))
     }
 
     /// The new place of an original address, and the live registers there.
     fn place_of(&mut self, old: u64) -> (u64, RegSet) {
-        let (cfg, layout) = (self.subject.cfg(), self.subject.layout());
-        let Some(inst) = cfg.inst_at(old) else {
+        let Some(inst) = self.subject.cfg().inst_at(old) else {
             return (old, RegSet::ALL);
         };
         let live = self.subject.live;
         let live = live.before(inst, &mut self.storage.effects_of);
-        match cfg.proc_at(old).filter(|p| layout.entry(*p).is_some()) {
-            Some(proc) => (layout.label(proc, inst), live),
-            None => (old, live),
-        }
+        (self.subject.place_of(old), live)
     }
 
     /// The new place of an original address to which a block leads, and the live registers on the way. Where another
@@ -323,13 +530,28 @@ impl Checker<'_> {
     /// Compares an instruction of a block with its copy, and yields the address behind the copy.
     fn instruction(&mut self, b: BlockId, inst: InstId, copy: u64) -> Result<u64, Complaint> {
         let subject = self.subject;
-        let original = subject.cfg().decode(subject.image(), inst);
         let facts = *subject.cfg().inst(inst);
+        let is_compared = facts.flow.is_direct() || subject.scope == Scope::All;
+        if !is_compared && !facts.rip_relative && subject.layout().sites.homes.of(inst).is_none() {
+            return Ok(self.walker.decode(copy)?.next_ip());
+        }
+        let original = subject.cfg().decode(subject.image(), inst);
+        if facts.rip_relative {
+            self.data(&original)?;
+        }
         // An instruction in place pushes the original return address by itself.
         if facts.flow == ControlFlow::Call && facts.special && copy != original.ip() {
             return self.pushed_return(&original, copy);
         }
+        if copy != original.ip()
+            && let Some(home) = subject.layout().sites.homes.of(inst)
+        {
+            return self.call_at_home(&original, inst, copy, home);
+        }
         let moved = self.walker.decode(copy)?;
+        if !is_compared {
+            return Ok(moved.next_ip());
+        }
         if !facts.flow.is_direct() {
             if same::is_same(&original, &moved) {
                 return Ok(moved.next_ip());
@@ -347,16 +569,35 @@ impl Checker<'_> {
         };
         let target = moved.near_branch_target();
         if same::is_same_branch(&original, &moved) {
-            self.enter(original.near_branch_target(), target, goal, live)
+            let back = (facts.flow != ControlFlow::Call).then_some(original.ip());
+            self.enter(original.near_branch_target(), back, target, goal, live)
                 .map_err(|c| format!("the copy's branch to {target:#x} {c}"))?;
             Ok(moved.next_ip())
         } else if same::is_opposite_branch(&original, &moved) {
             // The copy is taken exactly where the original is not: the two ways are exchanged.
-            self.walk(moved.next_ip(), goal, live)
+            let rows = [original.near_branch_target(), original.ip()];
+            self.walk(moved.next_ip(), goal, live, &rows)
                 .map_err(|c| format!("the copy's way to {goal:#x} {c}"))?;
             Ok(target)
         } else {
             Err(format!("the copy at {copy:#x} is {moved}, not {original}"))
+        }
+    }
+
+    /// Checks that what an instruction reads in the text, without an index, is what it was.
+    fn data(&self, original: &crate::x86::Instruction) -> Result<(), Complaint> {
+        let (image, address) = (self.subject.image(), original.ip_rel_memory_address());
+        let no_data = matches!(original.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);
+        if no_data || !original.is_ip_rel_memory_operand() || !image.is_code(address) {
+            return Ok(());
+        }
+        let then = image.bytes_at(address, original.memory_size().size());
+        let now = self.walker.memory.rest_at(address);
+        match then.zip(now) {
+            Some((then, now)) if !now.starts_with(then) => Err(format!(
+                "{original}: the bytes that it reads have been overwritten"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -422,7 +663,8 @@ impl Checker<'_> {
                 continue;
             }
             let (goal, live) = self.place_of(old);
-            self.walk(new, goal, live).map_err(|c| {
+            let rows = [old, subject.cfg().inst_pc(load)];
+            self.walk(new, goal, live, &rows).map_err(|c| {
                 format!("the jump table's entry for {old:#x} leads to {new:#x}, which {c}")
             })?;
         }
@@ -459,7 +701,7 @@ impl Checker<'_> {
         }
         let next = original.next_ip();
         let (goal, live) = self.place_of(next);
-        Some(self.enter(next, next, goal, live))
+        Some(self.enter(next, None, next, goal, live))
     }
 
     /// Checks that control goes from the original address of a block to the moved block.
@@ -472,7 +714,7 @@ impl Checker<'_> {
         }
         let goal = subject.layout().label(self.id, inst);
         // A call has just pushed a return address, below which nothing lies.
-        self.enter(old, old, goal, live)
+        self.enter(old, None, old, goal, live)
             .or_else(|complaint| self.after_left_nop(b).ok_or(complaint)?)
             .map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;
         self.checked.pads += 1;

@@ -5,7 +5,7 @@ use crate::x86::{
     Register, RflagsBits,
 };
 
-use super::state::{Base, RSP, STATUS, Slot, State, Value, place};
+use super::state::{Base, Own, RSP, STATUS, Slot, State, Value, place};
 use crate::live::{RegSet, reg_bit};
 
 /// Bytes below rsp that belong to the program (the red zone of the System V ABI).
@@ -20,6 +20,8 @@ pub struct Borders {
     pub shared: (u64, u64),
     /// True if the program keeps nothing below rsp at the point.
     pub no_red_zone: bool,
+    /// True if rsp may lead to data at the point, so that nothing below it may change.
+    pub is_foreign: bool,
 }
 
 impl Borders {
@@ -35,6 +37,13 @@ pub type Complaint = String;
 
 fn number(register: Register) -> usize {
     register.full_register().number()
+}
+
+/// Applies `xchg` of two registers.
+fn exchange(state: &mut State, instruction: &Instruction) -> Result<(), Complaint> {
+    let [a, b] = [0, 1].map(|operand| number(instruction.op_register(operand)));
+    state.gprs.swap(a, b);
+    Ok(())
 }
 
 /// Applies an instruction that goes on to the next one.
@@ -80,8 +89,9 @@ pub fn step(
             state.gprs[number(instruction.op0_register())] = value;
             Ok(())
         }
-        M::Mov if is_own_stack(instruction, borders) => {
-            new_frame(state, "goes to the routine's stack twice")
+        M::Xchg if is_gpr64(0) && is_gpr64(1) => exchange(state, instruction),
+        M::Mov | M::Lea if goes_elsewhere(instruction, borders) => {
+            go_elsewhere(state, instruction, borders)
         }
         M::Mov if is_gpr64(0) && instruction.op1_kind() == OpKind::Memory => {
             let value = stack_word(state, instruction);
@@ -89,11 +99,7 @@ pub fn step(
             Ok(())
         }
         M::Mov if is_gpr64(1) && instruction.op0_kind() == OpKind::Memory => {
-            let value = state.gprs[number(instruction.op1_register())];
-            match address(state, instruction) {
-                Some((base, at)) => store(state, base, at, Slot::Word(value), borders),
-                None => elsewhere(state, instruction, borders),
-            }
+            store_register(state, instruction, borders)
         }
         M::Lea if is_gpr64(0) => {
             let value = sum(state, instruction).unwrap_or(Value::Unknown);
@@ -107,8 +113,7 @@ pub fn step(
                 && instruction.op1_kind() == OpKind::Immediate8to64
                 && instruction.immediate8to64() == -16 =>
         {
-            state.flags = RegSet::EMPTY;
-            new_frame(state, "aligns the stack twice")
+            align(state)
         }
         M::Movaps | M::Movups | M::Movdqu | M::Movdqa
             if instruction.op0_kind() == OpKind::Memory
@@ -136,25 +141,107 @@ pub fn step(
     }
 }
 
+/// True for an instruction that goes to a stack of inserted code's own.
+fn goes_elsewhere(instruction: &Instruction, borders: &Borders) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Mov if is_own_stack(instruction, borders) => true,
+        _ => own_address(instruction, borders).is_some(),
+    }
+}
+
+/// Follows an instruction that goes to such a stack.
+fn go_elsewhere(
+    state: &mut State,
+    instruction: &Instruction,
+    borders: &Borders,
+) -> Result<(), Complaint> {
+    // The first word of a block is its address.
+    let (to, is_block) = match own_address(instruction, borders) {
+        Some(top) => (Some(top), false),
+        None => (own_word(instruction), true),
+    };
+    match to.is_some_and(|to| state.go_private(to)) {
+        true => Ok(()),
+        false if is_block && state.go_on_from_private() => Ok(()),
+        false if is_block => new_frame(state, "goes to the routine's stack twice"),
+        false => Err("goes to a stack of which it does not come back".into()),
+    }
+}
+
+/// Follows a store of a general register.
+fn store_register(
+    state: &mut State,
+    instruction: &Instruction,
+    borders: &Borders,
+) -> Result<(), Complaint> {
+    let value = state.gprs[number(instruction.op1_register())];
+    match address(state, instruction) {
+        Some((base, at)) => store(state, base, at, Slot::Word(value), borders),
+        None => {
+            elsewhere(state, instruction, borders)?;
+            state.kept = own_word(instruction).map(|word| (word, value));
+            Ok(())
+        }
+    }
+}
+
+/// Follows an instruction that aligns the stack.
+fn align(state: &mut State) -> Result<(), Complaint> {
+    state.flags = RegSet::EMPTY;
+    match state.gprs[RSP] {
+        // The top of a private stack is aligned.
+        Value::Aligned(offset) if state.is_private() => {
+            state.gprs[RSP] = Value::Aligned(offset & -16);
+            Ok(())
+        }
+        _ => new_frame(state, "aligns the stack twice"),
+    }
+}
+
 /// True for an instruction that goes to the running thread's stack for analysis routines. Its address lies in the
 /// thread's block, so it has a gs prefix.
 fn is_own_stack(instruction: &Instruction, borders: &Borders) -> bool {
-    let is_plain =
-        instruction.memory_base() == Register::None || instruction.is_ip_rel_memory_operand();
     instruction.op0_kind() == OpKind::Register
         && instruction.op0_register() == Register::RSP
         && instruction.op1_kind() == OpKind::Memory
         && instruction.memory_segment() == Register::GS
-        && is_plain
-        && instruction.memory_index() == Register::None
+        && is_known_address(instruction)
         && borders.has(instruction.memory_displacement64())
+}
+
+/// The word that a memory operand names, if its address or its place in the running thread's block is known.
+fn own_word(instruction: &Instruction) -> Option<Own> {
+    is_known_address(instruction).then(|| Own {
+        address: instruction.memory_displacement64(),
+        of_thread: instruction.memory_segment() == Register::GS,
+    })
+}
+
+/// True for a memory operand of which the address is known, or the place in the running thread's block.
+fn is_known_address(instruction: &Instruction) -> bool {
+    let is_plain =
+        instruction.memory_base() == Register::None || instruction.is_ip_rel_memory_operand();
+    is_plain && instruction.memory_index() == Register::None
+}
+
+/// The address of inserted code's own data that an instruction puts into rsp.
+fn own_address(instruction: &Instruction, borders: &Borders) -> Option<Own> {
+    let is_to_rsp = instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == Register::RSP;
+    let address = match instruction.mnemonic() {
+        Mnemonic::Lea if is_known_address(instruction) => instruction.memory_displacement64(),
+        Mnemonic::Mov => instruction.try_immediate(1).ok()?,
+        _ => return None,
+    };
+    let of_thread = false;
+    (is_to_rsp && borders.has(address)).then_some(Own { address, of_thread })
 }
 
 /// Follows an instruction that sets rsp to an aligned address, which it may do once.
 fn new_frame(state: &mut State, twice: &str) -> Result<(), Complaint> {
     match state.stack_pointer() {
         Some((Base::Point, _)) => {
-            state.gprs[RSP] = Value::Aligned(0);
+            state.align();
             Ok(())
         }
         _ => Err(twice.into()),
@@ -234,7 +321,11 @@ fn other(
                 may_store(state, base, at, borders)?;
                 state.forget(base, at, size);
             }
-            None => elsewhere(state, instruction, borders)?,
+            None => {
+                elsewhere(state, instruction, borders)?;
+                let word = own_word(instruction);
+                state.kept = state.kept.filter(|kept| Some(kept.0) != word);
+            }
         }
     }
     for used in info.used_registers().iter().filter(|u| writes(u.access())) {
@@ -301,6 +392,10 @@ fn sum(state: &State, instruction: &Instruction) -> Option<Value> {
 }
 
 fn stack_word(state: &State, instruction: &Instruction) -> Value {
+    let is_it = |kept: &(Own, Value)| own_word(instruction) == Some(kept.0);
+    if let Some((_, value)) = state.kept.filter(is_it) {
+        return value;
+    }
     match address(state, instruction).and_then(|(base, at)| state.load(base, at)) {
         Some(Slot::Word(value)) => value,
         _ => Value::Unknown,
@@ -311,6 +406,11 @@ fn stack_word(state: &State, instruction: &Instruction) -> Value {
 fn may_store(state: &State, base: Base, at: i64, borders: &Borders) -> Result<(), Complaint> {
     let limit = if borders.no_red_zone { 0 } else { -RED_ZONE };
     match base {
+        Base::Point if borders.is_foreign => {
+            return Err(format!(
+                "writes to rsp{at:+}, where the program may keep data"
+            ));
+        }
         Base::Point if at >= limit => {
             return Err(format!("writes to the program's stack at rsp{at:+}"));
         }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::frames::{Expected, Frames};
 use super::memory::Memory;
-use super::state::{RSP, State, Value};
+use super::shared::{self, SharedCode};
+use super::state::{Base, RSP, State, Value, Written, around};
 use super::step::{self, Borders, Complaint};
 use crate::layout::Area;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::x86::{
-    Code, FlowControl, Instruction, InstructionInfoFactory, OpKind, Register, decode_at,
+    Code, FlowControl, Instruction, InstructionInfoFactory, OpKind, Register, Run, decode_at,
 };
 
 /// Largest number of steps of a walk. A walk ends by itself, since joined states only lose facts; a routine whose loop
@@ -75,63 +77,199 @@ pub struct Demand {
 /// Largest depth of calls of shared code by shared code.
 const MOST_CALLS: usize = 2;
 
-/// A place in the walk: the address, and the return addresses of the calls around it.
-type Place = (u64, Vec<u64>);
-
-/// The paths of a walk that are still to be followed.
-struct Paths {
-    /// States at the targets of branches, each joined over all paths that came there. Elsewhere a
-    /// path takes its state along. Each loop has a branch, so each path comes to a known state.
-    states: BTreeMap<Place, State>,
-    /// Targets of branches whose states have changed.
-    work: Vec<Place>,
-    /// The path that is being followed.
-    current: Option<(Place, State)>,
+/// A place in the walk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    pc: u64,
+    /// Return addresses of the calls around it, the innermost last.
+    returns: [u64; MOST_CALLS],
+    depth: usize,
 }
 
+impl Place {
+    fn at(self, pc: u64) -> Self {
+        Self { pc, ..self }
+    }
+
+    /// The place in code that a call goes to.
+    fn called(mut self, pc: u64, back: u64) -> Self {
+        self.returns[self.depth] = back;
+        self.depth += 1;
+        self.at(pc)
+    }
+
+    /// The place to which the innermost call returns; there is one.
+    fn returned(mut self) -> Self {
+        self.depth -= 1;
+        let back = std::mem::take(&mut self.returns[self.depth]);
+        self.at(back)
+    }
+}
+
+/// The path that is being followed, and those that are still to be followed.
+struct Paths {
+    place: Place,
+    state: State,
+    /// True if all paths have been followed.
+    done: bool,
+    /// States at the targets of branches, each joined over all paths that came there. Elsewhere a
+    /// path takes its state along. Each loop has a branch, so each path comes to a known state.
+    states: Vec<State>,
+    /// The states' numbers, by their targets.
+    targets: BTreeMap<Place, usize>,
+    /// Targets of branches whose states have changed.
+    work: Vec<Place>,
+    /// Where code that stands apart from the usual path begins.
+    apart: u64,
+}
+
+/// Distance in bytes of a branch to code that stands apart: behind the procedure, from where it leads back.
+const FAR: u64 = 128;
+
 impl Paths {
-    fn from(start: Place) -> Self {
+    fn from(pc: u64, state: State) -> Self {
         Self {
-            states: BTreeMap::new(),
+            place: Place {
+                pc,
+                returns: [0; MOST_CALLS],
+                depth: 0,
+            },
+            state,
+            done: false,
+            states: Vec::new(),
+            targets: BTreeMap::new(),
             work: Vec::new(),
-            current: Some((start, State::at_point())),
+            apart: u64::MAX,
         }
     }
 
-    /// Where to go on.
-    fn next(&mut self) -> Option<(Place, State)> {
-        self.current.take().or_else(|| {
-            let place = self.work.pop()?;
-            let state = self.states[&place].clone();
-            Some((place, state))
-        })
+    /// Ends the path, and goes on with another. Paths through code that stands apart come first, because they lead back to
+    /// the usual path: what lies behind on that one is then followed once, with the facts of all.
+    fn end(&mut self) {
+        let order = |place: &Place| (place.pc < self.apart, place.pc);
+        let next = (0..self.work.len()).min_by_key(|i| order(&self.work[*i]));
+        match next.map(|next| self.work.swap_remove(next)) {
+            Some(place) => {
+                self.place = place;
+                self.state.copy(&self.states[self.targets[&place]]);
+            }
+            None => self.done = true,
+        }
     }
 
     /// Control may come to the target of a branch.
-    fn branch(&mut self, to: Place, state: &State) {
-        match self.states.get_mut(&to) {
-            Some(known) => {
-                if known.join(state) {
-                    self.work.push(to);
-                }
-            }
+    fn branch(&mut self, to: Place) {
+        let has_changed = match self.targets.get(&to) {
+            Some(known) => self.states[*known].join(&self.state),
             None => {
-                self.states.insert(to.clone(), state.clone());
-                self.work.push(to);
+                self.targets.insert(to, self.states.len());
+                self.states.push(self.state.clone());
+                true
             }
+        };
+        if has_changed {
+            self.work.push(to);
         }
     }
 
-    /// Control comes to the next instruction, or back from shared code.
-    fn go_on(&mut self, to: Place, state: State) {
-        match self.states.contains_key(&to) {
-            true => self.branch(to, &state),
-            false => self.current = Some((to, state)),
+    /// Control comes to a conditional branch.
+    fn divide(&mut self, target: Place, next: Place) {
+        self.branch(target);
+        if target.pc > next.pc.saturating_add(FAR) {
+            self.apart = self.apart.min(target.pc);
+            self.jump(next);
+        } else {
+            self.go_on(next);
         }
+    }
+
+    /// Control comes to the target of a jump.
+    fn jump(&mut self, to: Place) {
+        self.branch(to);
+        self.end();
+    }
+
+    /// Control comes to the next instruction, or back from shared code.
+    fn go_on(&mut self, to: Place) {
+        match self.targets.contains_key(&to) {
+            true => self.jump(to),
+            false => self.place = to,
+        }
+    }
+}
+
+/// What a walk needs beside the code, and what it leaves for the next.
+pub struct Watch<'w, 'a> {
+    pub info: &'w mut InstructionInfoFactory,
+    /// Readers of frame descriptions, if the output has any.
+    pub frames: Option<&'w mut Frames<'a>>,
+    /// What they must say.
+    pub expected: Expected<'a>,
+    /// Places around rsp that inserted code has written.
+    pub written: Written,
+    /// What is known of shared code.
+    pub shared: &'w mut SharedCode,
+}
+
+/// Where a walk ends, and how frame descriptions are judged on the way.
+#[derive(Clone, Copy)]
+enum Way {
+    /// At an address of the program, where the state must be as it was.
+    To(u64),
+    /// Where shared code returns to its caller, at whose call rsp had this offset from rsp at the point.
+    Shared(i64),
+}
+
+/// What a walk has come to.
+#[derive(Default)]
+struct Arrived {
+    /// The state at the end, joined over all paths that came there.
+    state: Option<State>,
+    steps: usize,
+}
+
+/// Decodes what is walked over.
+struct Decoding<'m> {
+    memory: &'m Memory<'m>,
+    run: Run<'m>,
+    /// Address of the run's next instruction.
+    next: u64,
+    instruction: Instruction,
+}
+
+impl<'m> Decoding<'m> {
+    fn new(memory: &'m Memory<'m>) -> Self {
+        Self {
+            memory,
+            run: Run::new(&[], 0),
+            next: 0,
+            instruction: Instruction::default(),
+        }
+    }
+
+    /// The instruction at an address.
+    fn at(&mut self, address: u64) -> Result<&Instruction, Complaint> {
+        let nothing = || format!("there is no instruction at {address:#x}");
+        if address != self.next {
+            let bytes = self.memory.rest_at(address).ok_or_else(nothing)?;
+            self.run = Run::new(bytes, address);
+        }
+        // A run that has failed is begun anew.
+        self.next = 0;
+        if !self.run.next_into(&mut self.instruction) {
+            return Err(nothing());
+        }
+        self.next = self.instruction.next_ip();
+        Ok(&self.instruction)
     }
 }
 
 impl Walker<'_> {
+    /// True if an address lies in the moved and inserted code.
+    fn has(&self, address: u64) -> bool {
+        (self.text.0..self.text.1).contains(&address)
+    }
+
     /// The instruction at an address of the output.
     pub fn decode(&self, address: u64) -> Result<Instruction, Complaint> {
         self.memory
@@ -143,39 +281,77 @@ impl Walker<'_> {
     /// Checks that from `from` every path leads to `goal`, and that the
     /// program's state is then as it was. Yields the number of instructions
     /// in between.
+    ///
+    /// Shared code is followed once for each state in which it is called. If there is a complaint, everything is followed,
+    /// and what that comes to counts.
     pub fn walk(
         &self,
         from: u64,
         goal: u64,
         demand: Demand,
-        info: &mut InstructionInfoFactory,
+        watch: &mut Watch<'_, '_>,
     ) -> Result<usize, Complaint> {
         if from == goal {
             return Ok(0);
         }
-        let mut paths = Paths::from((from, Vec::new()));
-        let mut steps = 0;
-        let mut arrived = false;
-        while let Some(((pc, mut context), mut state)) = paths.next() {
-            if pc == goal && context.is_empty() {
-                check_end(&state, demand)?;
-                arrived = true;
+        let before = watch.written.take();
+        for is_quick in [true, false] {
+            let mut paths = Paths::from(from, State::after(before));
+            let found = self.follow(&mut paths, Way::To(goal), (demand, is_quick), watch);
+            match found {
+                Ok(Arrived {
+                    state: Some(state),
+                    steps,
+                }) => {
+                    watch.written = state.written();
+                    return Ok(steps);
+                }
+                _ if is_quick => {}
+                Ok(_) => break,
+                Err(complaint) => return Err(complaint),
+            }
+        }
+        Err(format!("never comes to {goal:#x}"))
+    }
+
+    /// Follows all paths to their ends. `is_quick`: with what is known of shared code.
+    fn follow(
+        &self,
+        paths: &mut Paths,
+        way: Way,
+        (demand, is_quick): (Demand, bool),
+        watch: &mut Watch<'_, '_>,
+    ) -> Result<Arrived, Complaint> {
+        let mut arrived = Arrived::default();
+        let mut decoding = Decoding::new(self.memory);
+        let outermost = paths.place.depth;
+        while !paths.done {
+            let place = paths.place;
+            if let Way::To(goal) = way
+                && place.pc == goal
+                && place.depth == 0
+            {
+                check_end(&paths.state, demand)?;
+                arrived.come(&paths.state);
+                paths.end();
                 continue;
             }
-            steps += 1;
-            if steps > MOST_STEPS {
-                return Err(format!("does not come to {goal:#x}"));
+            self.look(place, way, &paths.state, watch)?;
+            arrived.steps += 1;
+            if arrived.steps > MOST_STEPS {
+                return Err("does not come to its end".into());
             }
-            let instruction = self.decode(pc)?;
-            let next = instruction.next_ip();
-            let at = |complaint: Complaint| format!("{pc:#x} {instruction}: {complaint}");
+            let instruction = decoding.at(place.pc)?;
+            let next = place.at(instruction.next_ip());
+            let at = |complaint: Complaint| format!("{:#x} {instruction}: {complaint}", place.pc);
             match instruction.flow_control() {
                 FlowControl::Next => {
-                    step::step(&mut state, &instruction, &self.borders, info).map_err(at)?;
-                    paths.go_on((next, context), state);
+                    let state = &mut paths.state;
+                    step::step(state, instruction, &self.borders, watch.info).map_err(at)?;
+                    paths.go_on(next);
                 }
                 FlowControl::UnconditionalBranch => {
-                    paths.branch((instruction.near_branch_target(), context), &state);
+                    paths.jump(place.at(instruction.near_branch_target()));
                 }
                 FlowControl::ConditionalBranch => {
                     if matches!(
@@ -184,51 +360,152 @@ impl Walker<'_> {
                     ) {
                         return Err(at("changes rcx".into()));
                     }
-                    let target = instruction.near_branch_target();
-                    paths.branch((target, context.clone()), &state);
-                    paths.go_on((next, context), state);
+                    paths.divide(place.at(instruction.near_branch_target()), next);
                 }
                 FlowControl::Call | FlowControl::IndirectCall => {
                     let to = instruction.near_branch_target();
-                    if let Some(clobbers) = self.routines.called(&instruction) {
-                        call_routine(&mut state, clobbers, demand).map_err(at)?;
-                        paths.go_on((next, context), state);
-                    } else if to >= self.text.0 && to < self.text.1 && context.len() < MOST_CALLS {
-                        step::push(&mut state, Value::Return(next), &self.borders).map_err(at)?;
-                        context.push(next);
-                        paths.branch((to, context), &state);
+                    let state = &mut paths.state;
+                    if let Some(clobbers) = self.routines.called(instruction) {
+                        let is_foreign = self.borders.is_foreign;
+                        call_routine(state, clobbers, demand, is_foreign).map_err(at)?;
+                        paths.go_on(next);
+                    } else if is_quick
+                        && place.depth == 0
+                        && self.has(to)
+                        && let Some(steps) = self.call_shared(to, next.pc, state, demand, watch)
+                    {
+                        arrived.steps += steps;
+                        paths.go_on(next);
+                    } else if self.has(to) && place.depth < MOST_CALLS {
+                        step::push(state, Value::Return(next.pc), &self.borders).map_err(at)?;
+                        paths.jump(place.called(to, next.pc));
                     } else {
                         return Err(at("calls what is not an analysis routine".into()));
                     }
                 }
-                FlowControl::Return if !context.is_empty() => {
-                    let back = context.pop();
-                    match step::pop(&mut state).map_err(at)? {
-                        Value::Return(to) if Some(to) == back => {
+                FlowControl::Return if place.depth > 0 => {
+                    let back = place.returned();
+                    match step::pop(&mut paths.state).map_err(at)? {
+                        Value::Return(to) if to == back.pc => {
                             if instruction.op_count() == 1 {
-                                step::drop_words(&mut state, instruction.immediate16());
+                                step::drop_words(&mut paths.state, instruction.immediate16());
                             }
-                            paths.go_on((to, context), state);
                         }
                         _ => return Err(at("returns without its return address".into())),
+                    }
+                    match place.depth == outermost {
+                        true => {
+                            arrived.come(&paths.state);
+                            paths.end();
+                        }
+                        false => paths.go_on(back),
                     }
                 }
                 _ => return Err(at("must not stand in inserted code".into())),
             }
         }
-        if arrived {
-            Ok(steps)
-        } else {
-            Err(format!("never comes to {goal:#x}"))
+        Ok(arrived)
+    }
+
+    /// Judges the frame description at a place.
+    fn look(
+        &self,
+        place: Place,
+        way: Way,
+        state: &State,
+        watch: &mut Watch<'_, '_>,
+    ) -> Result<(), Complaint> {
+        let Some(frames) = watch.frames.as_mut().filter(|_| self.has(place.pc)) else {
+            return Ok(());
+        };
+        let around = &place.returns[..place.depth];
+        match way {
+            Way::To(_) => frames.look(&watch.expected, place.pc, around, state),
+            Way::Shared(rsp) => match frames.leads_to_call(place.pc, around, state, rsp) {
+                true => Ok(()),
+                false => Err("has a frame that must be judged with its caller's".into()),
+            },
+        }
+    }
+
+    /// Applies a call of shared code, which is followed if it was not called in such a state yet. Yields the number of
+    /// instructions there. `None` if the call has to be followed with what stands around it.
+    fn call_shared(
+        &self,
+        to: u64,
+        back: u64,
+        state: &mut State,
+        demand: Demand,
+        watch: &mut Watch<'_, '_>,
+    ) -> Option<usize> {
+        let (Base::Point, rsp) = state.stack_pointer()? else {
+            return None;
+        };
+        if let Some(frames) = watch.frames.as_mut()
+            && !watch.expected.is_empty()
+            && !frames.is_lowered(&watch.expected, back - 1, -rsp)
+        {
+            return None;
+        }
+        let key = shared::Key {
+            to,
+            state: shared::called_in(state),
+            direction: demand.direction,
+            no_red_zone: self.borders.no_red_zone,
+            is_foreign: self.borders.is_foreign,
+        };
+        if watch.shared.get(&key).is_none() {
+            let effect = self.follow_shared(&key, rsp, demand, watch);
+            watch.shared.insert(key.clone(), effect);
+        }
+        let (after, steps) = watch.shared.get(&key)?.as_ref()?;
+        let written = around(state.written(), after.written());
+        state.copy(after);
+        state.set_written(written);
+        Some(*steps)
+    }
+
+    /// The state in which shared code returns, and the number of its instructions. `None` if that depends on the caller.
+    fn follow_shared(
+        &self,
+        key: &shared::Key,
+        rsp: i64,
+        demand: Demand,
+        watch: &mut Watch<'_, '_>,
+    ) -> Option<(State, usize)> {
+        let mut state = key.state.clone();
+        step::push(&mut state, Value::Return(shared::CALLER), &self.borders).ok()?;
+        let mut paths = Paths::from(key.to, state);
+        paths.place = paths.place.called(key.to, shared::CALLER);
+        let arrived = self.follow(&mut paths, Way::Shared(rsp), (demand, false), watch);
+        let Arrived { state, steps } = arrived.ok()?;
+        Some((state?, steps))
+    }
+}
+
+impl Arrived {
+    /// A path has come to the end.
+    fn come(&mut self, state: &State) {
+        match &mut self.state {
+            Some(known) => _ = known.join(state),
+            None => self.state = Some(state.clone()),
         }
     }
 }
 
 /// The effect of a call by the C ABI.
-fn call_routine(state: &mut State, clobbers: Clobbers, demand: Demand) -> Result<(), Complaint> {
+fn call_routine(
+    state: &mut State,
+    clobbers: Clobbers,
+    demand: Demand,
+    is_foreign: bool,
+) -> Result<(), Complaint> {
     let Some((base, at)) = state.stack_pointer() else {
         return Err("calls without a known stack pointer".into());
     };
+    if is_foreign && base == super::state::Base::Point {
+        return Err("calls where the program may keep data below rsp".into());
+    }
     if clobbers.needs_alignment && (base != super::state::Base::Aligned || at % 16 != 0) {
         return Err("calls with a stack that is not aligned".into());
     }

@@ -67,14 +67,14 @@ impl Facts {
     }
 }
 
-/// The contents of the area's file. `biases` is the offset in the data of what the runtime notes of the
-/// objects, see [`crate::plan::Whole::biases`], with the number of objects. `starter` is the program
+/// The contents of the area's file. `biases` and `identities` are the offsets in the data of what the runtime notes of the
+/// objects, see [`crate::plan::Whole::biases`]. `starter` is the program
 /// interpreter. [`super::area_sections::append`] adds what debuggers read.
 pub fn write<'a>(
     area: &Area,
     analysis: &'a AnalysisImage,
     shared: &'a Plan,
-    (biases, objects): (u32, usize),
+    (biases, identities): (u32, u32),
     starter: &Placed<'_>,
     facts: &'a Facts,
 ) -> Output<'a> {
@@ -118,6 +118,9 @@ pub fn write<'a>(
         address: area.info,
         totals: shared.totals,
         returns: None,
+        text: None,
+        boundaries: None,
+        image: 0,
     };
     let places = (area.info..).step_by(8);
     slots.extend(places.zip(words.words()).map(|(at, word)| (at, word.0)));
@@ -129,15 +132,13 @@ pub fn write<'a>(
         let value = facts.number(from);
         slots.push((area.facts + u64::from(*slot), area.facts + value));
     }
-    let biases = area.data + u64::from(biases);
     let notes = [
         (offset_of!(ProcessInfo, biases), biases),
-        (
-            offset_of!(ProcessInfo, identities),
-            biases + 8 * objects as u64,
-        ),
+        (offset_of!(ProcessInfo, identities), identities),
     ];
-    slots.extend(notes.map(|(field, value)| (area.facts + field as u64, value)));
+    slots.extend(
+        notes.map(|(field, offset)| (area.facts + field as u64, area.data + u64::from(offset))),
+    );
     for (slot, value) in slots {
         out.change(at(slot), &value.to_le_bytes());
     }

@@ -178,6 +178,10 @@ impl<'a> Writer<'a> {
                 self.out.put(self.rx_offset(blob.address), &blob.bytes[..]);
             }
         }
+        if let Some(table) = &place.text {
+            self.out
+                .put(self.rx_offset(table.address), &table.bytes[..]);
+        }
         if let Some(go) = &place.go {
             self.out.put(self.rx_offset(go.address), &go.bytes[..]);
         }
@@ -331,11 +335,10 @@ impl<'a> Writer<'a> {
             run: self.plan.run_info,
             address: self.placement.info,
             totals: self.plan.totals,
-            returns: self
-                .layout
-                .return_map
-                .filter(|_| self.plan.maps_returns)
-                .map(|map| (map, self.placed.object.image.base)),
+            returns: self.layout.return_map.filter(|_| self.plan.maps_returns),
+            boundaries: self.layout.boundaries(),
+            image: self.placed.object.image.base,
+            text: self.placement.text.as_ref().map(|table| table.address),
         };
         let slots = (self.placement.info..).step_by(8);
         for (slot, (value, is_pointer)) in slots.zip(words.words()) {

@@ -31,8 +31,14 @@ pub(super) struct StartWords<'a> {
     pub address: u64,
     /// Places of the counters of edges and of their table.
     pub totals: Option<Totals>,
-    /// Address of the table of return addresses of a program alone, and address of its image.
-    pub returns: Option<(u64, u64)>,
+    /// Address of the table of return addresses of a program alone.
+    pub returns: Option<u64>,
+    /// Address of the table of instruction boundaries of a program alone.
+    pub boundaries: Option<u64>,
+    /// Address of the image of a program alone.
+    pub image: u64,
+    /// Address of the table of moved code of a program alone, if there is one.
+    pub text: Option<u64>,
 }
 
 impl StartWords<'_> {
@@ -68,8 +74,17 @@ impl StartWords<'_> {
             self.in_data(Some(self.counts.0)),
             (self.counts.1 as u64, false),
         ]);
-        let (map, image) = self.returns.unwrap_or_default();
-        words.extend([(map, self.returns.is_some()), (image, false)]);
+        let table = |address: Option<u64>| (address.unwrap_or(0), address.is_some());
+        words.extend([
+            table(self.returns),
+            (self.image, false),
+            table(self.text),
+            table(self.boundaries),
+            (base, true),
+            (analysis.text.len() as u64, false),
+            (base + analysis.eh_frame.start, true),
+            (analysis.eh_frame.end - analysis.eh_frame.start, false),
+        ]);
         debug_assert_eq!(words.len() * 8, size_of::<StartInfo>());
         const { assert!(offset_of!(StartInfo, address) == offset_of!(StartInfo, run) + 8) };
         words

@@ -4,8 +4,7 @@
 //! `.debug_line` alone answer the question, so no other debug information is read for it. The line
 //! program of every unit is run once, in file order, so the size of that one section bounds the
 //! work, also for a damaged or hostile file. A program stripped of its debug information may have
-//! it in a separate file. That file is found by build id below `/usr/lib/debug`, or by the name and
-//! checksum in `.gnu_debuglink`.
+//! it in a [separate file](super::separate).
 //!
 //! Up to DWARF 4 the compilation directory is not in the line program; names
 //! that are relative to it stay relative.
@@ -15,7 +14,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gimli::{
     AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader, LittleEndian,
@@ -24,10 +23,9 @@ use object::{CompressionFormat, Object, ObjectSection};
 
 use super::Image;
 use super::inlined::Functions;
+use super::separate::{DebugFile, separate_file};
 use super::{LineInfo, LineSource, SourceFrame};
 
-/// Folder in which distributions keep separate debug files.
-pub(super) const DEBUG_ROOT: &str = "/usr/lib/debug";
 /// Largest size in bytes of a decompressed section; larger sections are ignored.
 const MAX_SECTION: u64 = 2 << 30;
 /// Largest length of a name in bytes; a longer name is cut.
@@ -250,98 +248,6 @@ fn load(image: &Image) -> Table {
     Sections::read(&separate)
         .map(|s| Builder::new(image, &s).build())
         .unwrap_or_default()
-}
-
-/// The file with a program's debug information: its own or a separate one.
-pub(crate) struct DebugFile<'i> {
-    image: &'i Image,
-    separate: Option<(PathBuf, memmap2::Mmap)>,
-}
-
-impl<'i> DebugFile<'i> {
-    /// `None` if there is no debug information.
-    pub fn of(image: &'i Image) -> Option<Self> {
-        let names = [".debug_info", ".zdebug_info"];
-        if image.sections.iter().any(|s| names.contains(&&*s.name)) {
-            return Some(Self {
-                image,
-                separate: None,
-            });
-        }
-        let separate = Some(separate_file(image)?);
-        Some(Self { image, separate })
-    }
-
-    /// Its contents.
-    pub fn bytes(&self) -> &[u8] {
-        match &self.separate {
-            Some((_, map)) => map,
-            None => &self.image.file,
-        }
-    }
-
-    /// Its `.gnu_debugaltlink`, with a path that holds wherever the section
-    /// is; `None` if it has none or the file that it names is not there.
-    pub fn altlink(&self) -> Option<Vec<u8>> {
-        let file = object::File::parse(self.bytes()).ok()?;
-        let (name, id) = file.gnu_debugaltlink().ok().flatten()?;
-        let path = match &self.separate {
-            Some((path, _)) => path,
-            None => &self.image.path,
-        };
-        let folder = path.canonicalize().ok()?.parent()?.to_path_buf();
-        let name = Path::new(std::str::from_utf8(name).ok()?);
-        let target = folder.join(name).canonicalize().ok()?;
-        let mut out = target.into_os_string().into_encoded_bytes();
-        out.push(0);
-        out.extend(id);
-        Some(out)
-    }
-}
-
-/// The file that holds the debug information of a stripped program.
-pub(super) fn separate_file(image: &Image) -> Option<(PathBuf, memmap2::Mmap)> {
-    let file = object::File::parse(&image.file[..]).ok()?;
-    let id = file.build_id().ok().flatten().filter(|id| id.len() > 1);
-    let by_id = id.map(|id| {
-        let hex: String = id[1..].iter().map(|b| format!("{b:02x}")).collect();
-        PathBuf::from(format!("{DEBUG_ROOT}/.build-id/{:02x}/{hex}.debug", id[0]))
-    });
-    if let Some(found) = by_id
-        .and_then(|path| map(&path).map(|m| (path, m)))
-        .filter(|(_, m)| has_build_id(m, id))
-    {
-        return Some(found);
-    }
-    let (name, crc) = file.gnu_debuglink().ok().flatten()?;
-    let name = Path::new(std::str::from_utf8(name).ok()?).file_name()?;
-    let folder = image.path.canonicalize().ok()?.parent()?.to_path_buf();
-    let below_root = Path::new(DEBUG_ROOT).join(folder.strip_prefix("/").ok()?);
-    [
-        folder.join(name),
-        folder.join(".debug").join(name),
-        below_root.join(name),
-    ]
-    .into_iter()
-    .filter_map(|path| map(&path).map(|m| (path, m)))
-    .find(|(_, m)| has_build_id(m, id) || crc32fast::hash(m) == crc)
-}
-
-pub(super) fn map(path: &Path) -> Option<memmap2::Mmap> {
-    let file = std::fs::File::open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    // SAFETY: private, read-only, and dropped before this module's `load`
-    // returns; only a file that shrinks in between could make a read fail.
-    unsafe { memmap2::Mmap::map(&file) }.ok()
-}
-
-fn has_build_id(data: &[u8], wanted: Option<&[u8]>) -> bool {
-    let found = object::File::parse(data)
-        .ok()
-        .and_then(|f| f.build_id().ok().flatten());
-    wanted.is_some() && found == wanted
 }
 
 /// Runs the line programs.

@@ -18,7 +18,8 @@ use rayon::prelude::*;
 
 use super::Image;
 use super::SourceFrame;
-use super::debug::{DEBUG_ROOT, map, section, separate_file};
+use super::debug::section;
+use super::separate::{DEBUG_ROOT, map, separate_file};
 
 /// Deepest nesting of entries that is read; entries of real programs stay below 100.
 const MAX_DEPTH: isize = 1000;

@@ -11,17 +11,22 @@ pub mod labels;
 mod lines;
 mod open;
 mod origin;
+pub mod separate;
 pub mod variables;
 pub mod versions;
 
 pub use decoder::{ImageDecoder, decoded};
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use memmap2::UncheckedAdvice;
 
+use imports::CodeParameters;
+
 pub use kind::{Interpreter, LoaderFamily, ObjectKind};
 pub use lines::{LineInfo, LineSource, SourceFrame, SourceRow};
+pub use open::MONO;
 pub use origin::Strings;
 
 /// A loaded segment (`PT_LOAD`).
@@ -150,7 +155,7 @@ pub struct Image {
     pub segments: Vec<Segment>,
     /// Sections in file order; empty if there is no section table.
     pub sections: Vec<Section>,
-    /// `.symtab`; empty in a stripped program.
+    /// `.symtab`; in a stripped program the symbols of its [separate files](separate), if there are any.
     pub symbols: Vec<Symbol>,
     /// `.dynsym`, index 0 included.
     pub dynamic_symbols: Vec<Symbol>,
@@ -166,6 +171,7 @@ pub struct Image {
     pub program_headers: Vec<ProgramHeader>,
     /// Offset of the program header table in the file.
     pub program_header_offset: u64,
+    code_parameters: OnceLock<CodeParameters>,
 }
 
 impl Image {
@@ -243,6 +249,12 @@ impl Image {
         }
     }
 
+    /// Registers in which imported functions get addresses of functions.
+    pub fn code_parameters(&self) -> &CodeParameters {
+        self.code_parameters
+            .get_or_init(|| CodeParameters::new(self))
+    }
+
     /// The section that contains an address.
     pub fn section_at(&self, address: u64) -> Option<&Section> {
         self.sections
@@ -268,6 +280,13 @@ impl Image {
         let has_name = |s: &Section| names.iter().any(|n| s.name.ends_with(n));
         self.sections.iter().any(has_name)
             || self.sections.is_empty() && self.go_build_info().is_some()
+    }
+
+    /// True for a compiled image of Mono. Mono finds methods by the addresses of their code, and
+    /// changes the code's calls.
+    pub fn is_mono(&self) -> bool {
+        let is_info = |s: &Symbol| s.name == "mono_aot_file_info" && !s.is_undefined;
+        self.dynamic_symbols.iter().any(is_info)
     }
 
     /// The build information of a program that the Go tool chain linked. It has a section of its own; without

@@ -6,12 +6,14 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, LittleEndian};
 
 use super::kind::Marks;
+use super::separate;
 use super::{
     DT_RELR, DT_RELRSZ, Image, Interpreter, NEW_TEXT, ObjectKind, Reloc, Section, Segment, Symbol,
 };
@@ -23,6 +25,9 @@ const DOING: &str = "reading the program";
 /// Largest size of an image in bytes: the gap and the new text must fit into 2 GiB together with
 /// it.
 const MAX_SPAN: u64 = 512 << 20;
+
+/// Why a compiled image of Mono stays as it is.
+pub const MONO: &str = "it is a compiled image of Mono, which looks up the addresses of its code";
 
 type Header = elf::FileHeader64<Endianness>;
 
@@ -83,6 +88,8 @@ fn no_lone_library(image: &Image) -> Option<&'static str> {
     let file = image.path.file_name().unwrap_or_default();
     if image.dynamic.is_empty() {
         Some("it is a shared object without a dynamic section")
+    } else if image.is_mono() {
+        Some(MONO)
     } else if file.to_string_lossy().starts_with("libc.so") && !needs("libc.so") {
         Some("it is the C library, which runs long before its own initialiser")
     } else if needs("libc.musl") || needs("libc.so") && !needs("libc.so.6") {
@@ -228,9 +235,13 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
         strings: None,
         program_header_offset: header.e_phoff(endian),
         file: map.clone(),
+        code_parameters: OnceLock::new(),
     };
     image.dynamic = read_dynamic(&image);
-    image.symbols = read_symtab(&image, header, endian);
+    image.symbols = read_symtab(&image.file);
+    if image.symbols.is_empty() {
+        image.symbols = separate::symbols(&image);
+    }
     image.dynamic_symbols = read_dynsym(&image);
     image.relocs = read_relocs(&image)?;
     image.kind = Marks::of(&image, is_dyn).kind();
@@ -327,26 +338,19 @@ fn symbol(endian: Endianness, s: &elf::Sym64<Endianness>, name: &[u8], exported:
     }
 }
 
-fn read_symtab(image: &Image, header: &Header, endian: Endianness) -> Vec<Symbol> {
-    let data: &[u8] = &image.file;
-    let Ok(sections) = header.sections(endian, data) else {
-        return Vec::new();
+/// The symbols of `.symtab`; none if `data` is no ELF file or has no such table.
+pub(super) fn read_symtab(data: &[u8]) -> Vec<Symbol> {
+    let read = || {
+        let header = Header::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let sections = header.sections(endian, data).ok()?;
+        let table = sections.symbols(endian, data, elf::SHT_SYMTAB).ok()?;
+        let strings = table.strings();
+        let name = |s: &elf::Sym64<Endianness>| s.name(endian, strings).unwrap_or_default();
+        let symbols = table.iter().map(|s| symbol(endian, s, name(s), false));
+        Some(symbols.collect())
     };
-    let Ok(table) = sections.symbols(endian, data, elf::SHT_SYMTAB) else {
-        return Vec::new();
-    };
-    let strings = table.strings();
-    table
-        .iter()
-        .map(|s| {
-            symbol(
-                endian,
-                s,
-                s.name(endian, strings).unwrap_or_default(),
-                false,
-            )
-        })
-        .collect()
+    read().unwrap_or_default()
 }
 
 fn read_dynamic(image: &Image) -> Vec<(i64, u64)> {

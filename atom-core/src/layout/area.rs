@@ -129,6 +129,30 @@ impl Area {
         })
     }
 
+    /// The area as a library sees it that is added to the running process: everything is where it was, but the
+    /// library has a table of routines and facts of its own. `start` is where the library's data begins, `data_end` the
+    /// offset in the data of its end.
+    pub fn with_library(
+        &self,
+        start: u64,
+        data_end: u64,
+        mut routines: Vec<u64>,
+        facts_size: u64,
+    ) -> Self {
+        routines.sort_unstable();
+        routines.dedup();
+        let slots = (self.data + data_end).next_multiple_of(8);
+        let facts = (slots + 8 * routines.len() as u64).next_multiple_of(64);
+        Self {
+            rw: start,
+            slots,
+            routines,
+            facts,
+            end: facts + facts_size,
+            ..self.clone()
+        }
+    }
+
     /// The routine whose address a place holds, as an address in the tool's file.
     pub fn routine_of(&self, slot: u64) -> Option<u64> {
         let offset = slot.checked_sub(self.slots)?;

@@ -5,22 +5,29 @@ use std::ops::Range;
 
 use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+use crate::live::is_free_below;
 use crate::plan::{Frame, Insertion, Plan, Position};
 use crate::unwind::write::{
     AddressMap, Inserted, Lowered, MovedEntry, MovedRange, Own, Rows, Stray,
 };
+use crate::unwind::{CFA_AT_ENTRY, UnwindTable};
 
 use super::text::{snippet_size, take_at};
 use super::{Layout, guards};
 
 /// The layout as unwind tables see it.
 pub struct Frames<'a> {
+    /// The program's file.
+    pub image: &'a Image,
     /// The program.
     pub cfg: &'a Cfg,
     /// The inserted code.
     pub plan: &'a Plan,
     /// The addresses of everything.
     pub layout: &'a Layout,
+    /// The program's frame descriptions.
+    pub unwind: &'a UnwindTable<'a>,
 }
 
 impl AddressMap for Frames<'_> {
@@ -33,6 +40,11 @@ impl AddressMap for Frames<'_> {
         self.layout.row_address(self.cfg, self.plan, proc, old)
     }
 
+    fn keeps_below(&self, old: u64) -> bool {
+        let proc = self.layout.moved_proc_at(self.cfg, old);
+        proc.is_some_and(|proc| !is_free_below(self.image, self.cfg, proc))
+    }
+
     fn inserted(&self, range: &MovedRange) -> Inserted {
         let mut found = Inserted::default();
         let Some(proc) = self.layout.moved_proc_at(self.cfg, range.old_start) else {
@@ -40,8 +52,10 @@ impl AddressMap for Frames<'_> {
         };
         let insts = self.insts(proc, range);
         self.in_line(proc, &insts, &mut found.lowered);
-        self.apart(proc, range, &mut found);
-        self.tails(proc, range, &mut found);
+        if !self.is_divided(proc) {
+            self.apart(proc, range, &mut found);
+            self.tails(proc, range, &mut found);
+        }
         let inside = |at: u64| range.new_start < at && at <= range.new_end;
         found.lowered.retain(|l| inside(l.at));
         found.strays.retain(|s| inside(s.new));
@@ -88,33 +102,108 @@ impl Frames<'_> {
         own
     }
 
-    /// Guards in the middle of procedures, with the original addresses that they lead to.
+    /// The moved ranges, without the code that [`Frames::entries`] describes.
+    pub fn ranges(&self) -> Vec<MovedRange> {
+        let mut ranges = self.layout.moved_ranges(self.cfg);
+        for range in &mut ranges {
+            let proc = self.layout.moved_proc_at(self.cfg, range.old_start);
+            let Some(proc) = proc.filter(|proc| self.is_divided(*proc)) else {
+                continue;
+            };
+            if let Some(first) = self.all_apart(proc, range).strays.first() {
+                range.new_end = first.new;
+            }
+        }
+        ranges
+    }
+
+    /// True if several frame descriptions cover a procedure, as in assembly (`clone`, `setcontext`), or one covers a part
+    /// of it. The code that stands apart then gets descriptions of its own.
+    fn is_divided(&self, proc: ProcId) -> bool {
+        let (proc, fdes) = (self.cfg.proc(proc), &self.unwind.fdes);
+        let next = fdes.partition_point(|f| f.start <= proc.start);
+        match self.unwind.find(proc.start) {
+            Some(first) => fdes[first].end() < proc.end,
+            None => fdes.get(next).is_some_and(|f| f.start < proc.end),
+        }
+    }
+
+    /// All code of a procedure that stands apart.
+    fn all_apart(&self, proc: ProcId, range: &MovedRange) -> Inserted {
+        let mut found = Inserted::default();
+        self.apart(proc, range, &mut found);
+        self.tails(proc, range, &mut found);
+        found
+    }
+
+    /// The code apart of a procedure that several descriptions cover: a piece for each run of code that one of them
+    /// describes.
+    fn runs_apart(&self, range: &MovedRange) -> Vec<(u64, MovedEntry)> {
+        let proc = self.layout.moved_proc_at(self.cfg, range.old_start);
+        let Some(proc) = proc.filter(|proc| self.is_divided(*proc)) else {
+            return Vec::new();
+        };
+        let found = self.all_apart(proc, range);
+        let fde = |stray: &Stray| self.unwind.find(stray.old);
+        let runs: Vec<&[Stray]> = (found.strays)
+            .chunk_by(|a, b| fde(a).is_some() && fde(a) == fde(b))
+            .collect();
+        let ends = runs.iter().skip(1).map(|run| run[0].new);
+        let ends = ends.chain([range.new_end]);
+        let piece = |(run, end): (&&[Stray], u64)| {
+            let start = run[0].new;
+            let lowered = found.lowered.iter();
+            let lowered = lowered.filter(|l| (start..end).contains(&l.at));
+            let entry = MovedEntry {
+                start,
+                end,
+                inserted: Inserted {
+                    lowered: lowered.copied().collect(),
+                    strays: run.to_vec(),
+                },
+                keeps_below: !is_free_below(self.image, self.cfg, proc),
+            };
+            (run[0].old, entry)
+        };
+        runs.iter().zip(ends).map(piece).collect()
+    }
+
+    /// Guards in the middle of procedures, and code apart of procedures that several descriptions cover, each with an
+    /// original address that has its frame.
     pub fn entries(&self) -> Vec<(u64, MovedEntry)> {
+        let ranges = self.layout.moved_ranges(self.cfg);
+        let apart = ranges.iter().flat_map(|range| self.runs_apart(range));
         let guards = self.layout.guards.iter();
-        guards
+        let guards = guards
             .filter(|place| !self.is_entry(place.block))
             .map(|place| {
                 let lowered = guards::depths(place.guard)
                     .iter()
-                    .map(|(at, depth)| Lowered {
-                        at: place.address + u64::from(*at),
-                        depth: *depth,
-                    });
+                    .map(|(at, depth)| (place.address + u64::from(*at), Frame::Below(*depth)))
+                    .map(|(at, frame)| Lowered::new(at, frame));
                 let entry = MovedEntry {
                     start: place.address,
                     end: place.address + guards::size(place.guard),
-                    lowered: lowered.collect(),
+                    inserted: Inserted {
+                        lowered: lowered.collect(),
+                        strays: Vec::new(),
+                    },
+                    keeps_below: true,
                 };
                 (self.cfg.block_pc(place.block), entry)
-            })
-            .collect()
+            });
+        guards.chain(apart).collect()
     }
 
-    /// True where a call enters a procedure.
+    /// True where a call enters a procedure. The program may describe another frame there: the compiler's cold parts
+    /// have no names in a stripped program, and look like procedures.
     fn is_entry(&self, block: BlockId) -> bool {
         let proc = self.cfg.proc(self.cfg.block(block).proc);
         let is_part = matches!(proc.kind, ProcKind::Fragment(_));
-        self.cfg.block_pc(block) == proc.start && !is_part && proc.kind != ProcKind::Plt
+        let pc = self.cfg.block_pc(block);
+        let fde = self.unwind.find(pc).map(|i| &self.unwind.fdes[i]);
+        let is_called = fde.is_none_or(|f| f.start == pc && f.cfa_at_start == CFA_AT_ENTRY);
+        pc == proc.start && !is_part && proc.kind != ProcKind::Plt && is_called
     }
 
     /// The instructions of a procedure that lie in a range.
@@ -154,31 +243,25 @@ impl Frames<'_> {
         self.pushed_returns(proc, insts, out);
     }
 
-    /// Whether any of the snippets, which lie one behind the other, moves the stack pointer.
+    /// Whether any of the snippets, which lie one behind the other, moves the stack pointer or makes a call.
     fn lowers(&self, insertions: &[Insertion]) -> bool {
-        let code = |i: &Insertion| self.plan.snippets[i.snippet as usize].code.clone();
+        let snippet = |i: &Insertion| &self.plan.snippets[i.snippet as usize];
         let (Some(first), Some(last)) = (insertions.first(), insertions.last()) else {
             return false;
         };
-        debug_assert!(insertions.is_sorted_by_key(|i| code(i).start));
-        self.plan.shifts_between(code(first).start, code(last).end) != 0
+        debug_assert!(insertions.is_sorted_by_key(|i| snippet(i).code.start));
+        let (first, last) = (snippet(first), snippet(last));
+        let fixups = first.fixups.start..last.fixups.end;
+        self.plan.shifts_between(first.code.start, last.code.end) != 0 || self.plan.calls(&fixups)
     }
 
-    /// Calls of the next instruction, which push an address to which they do not return.
+    /// Calls of which code pushes the return address.
     fn pushed_returns(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
         if self.layout.pushes_returns(proc) {
             for inst in insts.clone().map(InstId::from_index) {
-                if let Some(end) = self.layout.pushed_return(self.cfg, self.plan, proc, inst) {
-                    // The first byte is a push, and the last instruction leaves one word.
-                    out.push(Lowered {
-                        at: end.start + 1,
-                        depth: 8,
-                    });
-                    out.push(Lowered {
-                        at: end.end,
-                        depth: 0,
-                    });
-                }
+                let depths = self.layout.pushed_return(self.cfg, self.plan, proc, inst);
+                let lowered = depths.into_iter().flatten();
+                out.extend(lowered.map(|(at, depth)| Lowered::new(at, Frame::Below(depth))));
             }
             out.sort_by_key(|l| l.at);
         }
@@ -229,14 +312,11 @@ impl Frames<'_> {
                 let shifts = &shifts[shifts.len() - snippet.tail_shifts as usize..];
                 let first = snippet.code.start + snippet.main_size();
                 if shifts.first().is_none_or(|s| s.at != first) {
-                    let (at, depth) = (new, 0);
-                    found.lowered.push(Lowered { at, depth });
+                    found.lowered.push(Lowered::new(new, Frame::Below(0)));
                 }
                 for shift in shifts {
-                    if let Frame::Below(depth) = shift.frame {
-                        let at = new + u64::from(shift.at - first);
-                        found.lowered.push(Lowered { at, depth });
-                    }
+                    let at = new + u64::from(shift.at - first);
+                    found.lowered.push(Lowered::new(at, shift.frame));
                 }
             }
             new += u64::from(snippet.tail);
@@ -251,13 +331,18 @@ impl Frames<'_> {
     fn snippets(&self, insertions: &[Insertion], mut at: u64, out: &mut Vec<Lowered>) {
         for insertion in insertions {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
+            if self.plan.calls(&snippet.fixups) {
+                // The first instruction is the first that may write, and the row of the place begins in front of it.
+                out.push(Lowered {
+                    at: at + 1,
+                    frame: Frame::Below(0),
+                    writes: true,
+                });
+            }
             let shifts = self.plan.shifts_of(snippet);
             for shift in &shifts[..shifts.len() - snippet.tail_shifts as usize] {
-                // Only shared snippets have frames of their own.
-                if let Frame::Below(depth) = shift.frame {
-                    let at = at + u64::from(shift.at - snippet.code.start);
-                    out.push(Lowered { at, depth });
-                }
+                let at = at + u64::from(shift.at - snippet.code.start);
+                out.push(Lowered::new(at, shift.frame));
             }
             at += u64::from(snippet_size(self.plan, insertion));
         }

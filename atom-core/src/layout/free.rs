@@ -143,6 +143,10 @@ impl Free {
             }
             let mut at = covered;
             let mut aligned = covered;
+            // What something refers to is no padding.
+            let references = &cfg.text_references;
+            let reference = references.get(references.partition_point(|r| *r < covered));
+            let next = reference.map_or(next, |r| next.min(*r));
             while let Some(len) = padding_at(image, at).filter(|len| at + len <= next) {
                 at += len;
                 // The bytes that follow need not be code: data may begin like a `nop`.

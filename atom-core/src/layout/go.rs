@@ -137,11 +137,11 @@ impl NewText for Frames<'_> {
         let ends = segments.iter().skip(1).map(|s| s.new);
         for (segment, end) in segments.iter().zip(ends.chain([u64::MAX])) {
             while let Some(change) = changes.next_if(|c| c.at <= segment.new) {
-                depth = change.depth;
+                depth = change.depth();
             }
             split.push(Segment { depth, ..*segment });
             while let Some(change) = changes.next_if(|c| c.at < end) {
-                depth = change.depth;
+                depth = change.depth();
                 split.push(Segment {
                     new: change.at,
                     depth,

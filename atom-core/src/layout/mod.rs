@@ -9,16 +9,20 @@
 //! tables, the tool's code and data. No address changes from then on.
 
 use crate::cfg::seeds::FrameFacts;
-use crate::cfg::{Cfg, Kept, Object};
+use crate::cfg::{Cfg, Kept, Object, Returns};
 use crate::error::Result;
 use crate::image::{Image, ObjectKind};
 use crate::unwind::UnwindTable;
 
+mod accesses;
 mod area;
+mod boundaries;
+pub(crate) mod branches;
 mod frames;
 mod free;
 mod go;
 pub(crate) mod guards;
+pub(crate) mod home;
 mod left;
 mod moved;
 mod placed;
@@ -29,6 +33,7 @@ pub(crate) mod return_map;
 pub(crate) mod sites;
 pub(crate) mod tables;
 pub(crate) mod text;
+mod text_table;
 
 pub use area::{Area, room};
 pub use frames::Frames;
@@ -56,15 +61,20 @@ pub const GAP: u64 = 0x6000_0000;
 /// Finds procedures, blocks and instructions, and the places of pads for everything that can move.
 /// The graph says which procedures will have a gap: an instruction of such a procedure has to stay
 /// in place, and runs there without its calls. Where that would go wrong, the whole procedure
-/// stays.
-pub fn understand<'a>(image: &'a Image, unwind: UnwindTable<'a>) -> Result<(Object<'a>, Sites)> {
+/// stays. `returns` are the return addresses of procedures that need no particular ones.
+pub fn understand<'a>(
+    image: &'a Image,
+    unwind: UnwindTable<'a>,
+    returns: Returns,
+) -> Result<(Object<'a>, Sites)> {
     let frames = FrameFacts::new(&unwind);
     let mut kept = Kept::new();
     loop {
-        let mut cfg = Cfg::build_keeping(image, &frames, &kept)?;
+        let mut cfg = Cfg::build_keeping(image, &frames, &kept, returns)?;
         let sites = Sites::new(image, &cfg, &MovedSet::all(&cfg));
         let unsound = left::unsound(image, &cfg, &sites);
-        if unsound.is_empty() {
+        let homeless = &sites.homes.homeless;
+        if unsound.is_empty() && homeless.is_empty() {
             for &(proc, address) in sites.left() {
                 cfg.set_partial(
                     proc,
@@ -76,6 +86,10 @@ pub fn understand<'a>(image: &'a Image, unwind: UnwindTable<'a>) -> Result<(Obje
         // Each of these procedures moved in this round, so the loop ends.
         kept.extend(unsound.into_iter().map(|(proc, address)| {
             let reason = format!("there is no room for a jump at {address:#x}, and what stays there would not run right");
+            (cfg.proc(proc).start, reason)
+        }));
+        kept.extend(homeless.iter().map(|&(proc, address)| {
+            let reason = format!("the program looks its return addresses up in a table, and the call at {address:#x} cannot stay in place");
             (cfg.proc(proc).start, reason)
         }));
     }

@@ -57,10 +57,12 @@ impl MovedSet {
             }
             // Pads may need dead bytes of neighbours, which are in use if the neighbours stay.
             let sites = Sites::new(image, cfg, &moved);
+            let homeless = sites.homes.homeless.iter();
             let gaps: Vec<u64> = sites
                 .left()
                 .iter()
                 .filter(|left| !all.left().contains(left))
+                .chain(homeless)
                 .map(|(_, address)| *address)
                 .collect();
             if gaps.is_empty() {

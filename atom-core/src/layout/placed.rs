@@ -23,8 +23,6 @@ pub struct Placed<'a> {
     pub layout: Layout,
     /// The addresses behind the new text.
     pub placement: Placement,
-    /// Fill dead original text with `int3`.
-    pub strict: bool,
 }
 
 impl<'a> Placed<'a> {
@@ -52,11 +50,11 @@ impl<'a> Placed<'a> {
                 area: options.area,
                 layout,
                 placement,
-                strict: options.strict,
             })
         };
-        // Below the usual region lies the area, if there is one.
-        let nearer = region.nearer(image).filter(|_| options.area.is_none());
+        // In a program at fixed addresses the area, if there is one, lies below the usual region.
+        let is_free = image.kind.is_position_independent() || options.area.is_none();
+        let nearer = region.nearer(image).filter(|_| is_free);
         match (place(sites, options), nearer) {
             (Err(e), Some(nearer)) if e.kind == ErrorKind::TooLarge => {
                 let options = Options {

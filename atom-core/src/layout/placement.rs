@@ -12,6 +12,7 @@ use crate::plan::Plan;
 use crate::unwind::go::{self, write::GoBlob};
 use crate::unwind::write::{self, Additions, UnwindBlobs};
 
+use super::text_table::{self, TextBlob};
 use super::{Area, Frames, Layout, start_size};
 
 /// Addresses of the parts of the new segments, all link-time.
@@ -22,6 +23,8 @@ pub struct Placement {
     pub unwind: Option<UnwindBlobs>,
     /// Go's tables for old and new text; `None` if the program has none or nothing moved.
     pub go: Option<GoBlob>,
+    /// What lets moved procedures run in place again; `None` if nothing moved or there is no tool.
+    pub text: Option<TextBlob>,
     /// Copy of the program's `DT_RELA` table with new relocations; 0 if not needed.
     pub rela: u64,
     /// The strings of the dynamic section; 0 if they stay where they are.
@@ -98,7 +101,13 @@ impl Placement {
         let image = object.image;
         let mut p = Self::default();
         let mut cursor = Cursor(layout.end);
-        p.tables(object, plan, analysis, layout, &mut cursor)?;
+        p.tables(
+            object,
+            plan,
+            analysis,
+            (layout, area.is_some()),
+            &mut cursor,
+        )?;
         p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
         if let Some(area) = area
             && image.kind.is_dynamic_program()
@@ -179,30 +188,49 @@ impl Placement {
         object: &Object<'_>,
         plan: &Plan,
         analysis: Option<&AnalysisImage>,
-        layout: &Layout,
+        (layout, is_whole): (&Layout, bool),
         cursor: &mut Cursor,
     ) -> Result<()> {
         let (image, cfg, table) = (object.image, &object.cfg, &object.unwind);
         let moved = layout.moved_ranges(cfg);
         let tool_table = analysis.and_then(AnalysisImage::unwind_table);
         if !table.fdes.is_empty() && (!moved.is_empty() || analysis.is_some()) {
-            let frames = Frames { cfg, plan, layout };
+            let frames = Frames {
+                image,
+                cfg,
+                plan,
+                layout,
+                unwind: table,
+            };
             let (own, entries) = rayon::join(|| frames.own(), || frames.entries());
+            let described = frames.ranges();
             let additions = Additions {
                 own: &own,
                 entries: &entries,
                 start: Some((layout.start, layout.start + start_size(image.kind))),
                 tool: tool_table.as_ref(),
             };
-            let blobs = write::build_with(table, &moved, &frames, &additions, layout.end)?;
+            let blobs = write::build_with(table, &described, &frames, &additions, layout.end)?;
             cursor.0 = blobs.eh_frame_hdr.end();
             self.unwind = Some(blobs);
         }
         if let Some(go) = table.go.as_ref().filter(|_| !moved.is_empty()) {
-            let frames = Frames { cfg, plan, layout };
+            let frames = Frames {
+                image,
+                cfg,
+                plan,
+                layout,
+                unwind: table,
+            };
             let blob = go::write::build(go, &frames.moved_procedures(), &frames, cursor.0)?;
             cursor.0 = blob.end();
             self.go = Some(blob);
+        }
+        if !moved.is_empty() && (analysis.is_some() || is_whole) {
+            let address = cursor.0.next_multiple_of(8);
+            let blob = text_table::build(object, plan, layout, address);
+            cursor.0 = blob.end();
+            self.text = Some(blob);
         }
         Ok(())
     }

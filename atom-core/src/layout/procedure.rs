@@ -9,6 +9,7 @@ use crate::plan::{Insertion, Plan, Position};
 use crate::x86::branch;
 use crate::x86::{ControlFlow, Inst};
 
+use super::home::{self, Home, Homes};
 use super::tables;
 use super::text::{snippets_size, take_at};
 
@@ -29,6 +30,22 @@ impl Form {
     /// `call next`: pushes the original return address.
     pub(crate) const PUSH_RETURN: Self = Self(0x84);
 
+    /// A jump to the call in the old text.
+    pub(crate) const HOME: Self = Self(0x85);
+    /// The first of the forms [`Form::pushed`].
+    const PUSHED: u8 = 0xc0;
+
+    /// A call that pushes the original return address, which ends with a jump of `len` bytes.
+    pub(crate) const fn pushed(len: u8) -> Self {
+        debug_assert!(len < 0x40);
+        Self(Self::PUSHED | len)
+    }
+
+    /// True for [`Form::pushed`].
+    pub(crate) fn is_pushed(self) -> bool {
+        self.0 >= Self::PUSHED
+    }
+
     /// The load of an entry from the copy of a jump table; `size` is the size of the load in bytes.
     pub(crate) const fn table_load(size: u8) -> Self {
         debug_assert!(size < 0x80);
@@ -40,6 +57,16 @@ impl Form {
         (self.0 < 0x80).then_some(self.0)
     }
 
+    /// By how many bytes the stack pointer is lower in this form, each with the offset from which it holds.
+    pub(crate) fn depths(self) -> &'static [(u64, u32)] {
+        match self {
+            // The first byte is a push, and the last instruction leaves one word.
+            Self::PUSH_RETURN => &[(1, 8)],
+            _ if self.is_pushed() => &branch::PUSHED_DEPTHS,
+            _ => &[],
+        }
+    }
+
     /// Size in bytes of the instruction in this form.
     pub(crate) fn size(self, inst: &Inst) -> u32 {
         match self {
@@ -47,8 +74,12 @@ impl Form {
             Self::SHORT => branch::JMP_SHORT_LEN as u32,
             Self::LONG if inst.flow == ControlFlow::CondJump => branch::JCC_LEN as u32,
             Self::LONG => branch::JMP_LEN as u32,
-            Self::LONG_COUNTED => branch::FAR_COUNTED_LEN as u32,
+            Self::LONG_COUNTED => u32::from(inst.len) + branch::FAR_COUNTED_MORE as u32,
             Self::PUSH_RETURN => branch::PUSH_ADDRESS_LEN as u32,
+            Self::HOME => branch::JMP_LEN as u32,
+            Self(size) if self.is_pushed() => {
+                branch::PUSHED_LEN as u32 + u32::from(size - Self::PUSHED)
+            }
             Self(size) => u32::from(size),
         }
     }
@@ -113,6 +144,7 @@ pub(crate) struct ProcBuilder<'a> {
     /// Insertions of this procedure.
     insertions: &'a [Insertion],
     copies: &'a [tables::TableCopy],
+    homes: &'a Homes,
     id: ProcId,
     insts: std::ops::Range<usize>,
     pieces: Vec<Piece>,
@@ -126,8 +158,7 @@ impl<'a> ProcBuilder<'a> {
         image: &'a Image,
         cfg: &'a Cfg,
         plan: &'a Plan,
-        insertions: &'a [Insertion],
-        copies: &'a [tables::TableCopy],
+        (insertions, copies, homes): (&'a [Insertion], &'a [tables::TableCopy], &'a Homes),
         id: ProcId,
     ) -> Self {
         Self {
@@ -136,6 +167,7 @@ impl<'a> ProcBuilder<'a> {
             plan,
             insertions,
             copies,
+            homes,
             id,
             insts: cfg.proc_insts(id),
             pieces: Vec::with_capacity(cfg.proc(id).block_count as usize),
@@ -207,6 +239,12 @@ impl<'a> ProcBuilder<'a> {
                     .extend((block.first.0..last.0).map(|i| plain(InstId(i)))),
             }
             let inst = cfg.inst(last);
+            if matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall)
+                && let Some(form) = self.home_form(last)
+            {
+                layout.forms.push(form);
+                continue;
+            }
             layout.forms.push(match inst.flow {
                 ControlFlow::Call if inst.special => Form::PUSH_RETURN,
                 ControlFlow::Call => Form::LONG,
@@ -229,6 +267,14 @@ impl<'a> ProcBuilder<'a> {
                 _ => plain(last),
             });
         }
+    }
+
+    /// The form of a call that pushes the original return address.
+    fn home_form(&self, call: InstId) -> Option<Form> {
+        Some(match self.homes.of(call)? {
+            Home::InPlace => Form::HOME,
+            Home::Pushed => Form::pushed(home::pushed_len(self.image, self.cfg, call)? as u8),
+        })
     }
 
     /// The index of the block to which the direct branch at a block's end leads, if that block is

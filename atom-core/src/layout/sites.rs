@@ -10,12 +10,13 @@
 use rayon::prelude::*;
 
 use crate::cfg::Cfg;
-use crate::ids::{BlockId, ProcId};
+use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::x86::branch::{ENDBR64, JMP_LEN, JMP_SHORT_LEN};
 use crate::x86::opcode;
 
 use super::free::Free;
+use super::home::Homes;
 use super::{MovedSet, left};
 
 /// Largest number of two-byte jumps from a pad to its island.
@@ -24,9 +25,11 @@ pub(crate) const MAX_HOPS: usize = 16;
 /// One address that control can reach indirectly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Landing {
-    address: u64,
-    proc: ProcId,
+    pub(crate) address: u64,
+    pub(crate) proc: ProcId,
     pub(crate) block: BlockId,
+    /// The call of the block that returns to the address, if the landing is for that alone.
+    pub(crate) call: Option<InstId>,
 }
 
 /// What is written at an address of the old text.
@@ -47,6 +50,8 @@ pub struct Sites {
     pub(crate) landings: Vec<Landing>,
     pub(crate) jumps: Vec<(u64, Jump)>,
     left: Vec<(ProcId, u64)>,
+    /// Calls that push original return addresses.
+    pub(crate) homes: Homes,
     /// Bytes that are free, which at the end nothing needs any more.
     pub(crate) free: Free,
 }
@@ -63,13 +68,40 @@ impl Sites {
                 address: cfg.inst_pc(b.first),
                 proc: b.proc,
                 block: BlockId::from_index(i),
+                call: None,
             })
             .collect();
+        let mut homes = Homes::new(image, cfg, moved, &landings);
+        loop {
+            let mut sites = Self::place(image, cfg, moved, landings.clone(), homes);
+            homes = std::mem::take(&mut sites.homes);
+            if !homes.make_room(image, cfg, &sites.left) {
+                sites.homes = homes;
+                return sites;
+            }
+        }
+    }
+
+    /// Finds a place for each pad, those behind calls at home included.
+    fn place(
+        image: &Image,
+        cfg: &Cfg,
+        moved: &MovedSet,
+        mut landings: Vec<Landing>,
+        homes: Homes,
+    ) -> Self {
+        let mut free = Free::new(image, cfg, moved);
+        for (_, call) in homes.in_place() {
+            free.take(cfg.inst_pc(call), cfg.inst(call).len.into());
+        }
+        landings.extend(homes.landings());
+        landings.sort_by_key(|l| l.address);
         let mut sites = Self {
             landings,
             jumps: Vec::new(),
             left: Vec::new(),
-            free: Free::new(image, cfg, moved),
+            homes,
+            free,
         };
         let tight = sites.roomy(image);
         let tiny = sites.short(tight);
@@ -83,16 +115,17 @@ impl Sites {
         &self.left
     }
 
-    /// The blocks that pads lead to.
+    /// The blocks that pads lead to, without those that calls return to.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.landings.iter().map(|landing| landing.block)
+        let landings = self.landings.iter().filter(|l| l.call.is_none());
+        landings.map(|landing| landing.block)
     }
 
-    /// True if a pad belongs at this address, whether or not there was room for it.
+    /// True if a pad for jumps belongs at this address, whether or not there was room for it.
     pub(crate) fn is_landing(&self, address: u64) -> bool {
         self.landings
             .binary_search_by_key(&address, |l| l.address)
-            .is_ok()
+            .is_ok_and(|i| self.landings[i].call.is_none())
     }
 
     /// The next address behind this one at which a pad belongs.

@@ -9,9 +9,9 @@ use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
 use crate::unwind::write::MovedRange;
 
-use super::procedure::{Form, ProcBuilder, ProcLayout};
+use super::procedure::{ProcBuilder, ProcLayout};
 use super::sites::Sites;
-use super::{MovedSet, Options, Region, guards, return_map, start_size, tables};
+use super::{MovedSet, Options, Region, boundaries, guards, return_map, start_size, tables};
 
 /// Addresses of all moved code: the only map from old to new addresses.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Layout {
     pub end: u64,
     /// The procedures that move.
     pub moved: MovedSet,
+    /// Fill dead original text with `int3`.
+    pub strict: bool,
     /// Places of the pads of the procedures that move.
     pub(crate) sites: Sites,
     /// Guards of pads, by block.
@@ -37,6 +39,8 @@ pub struct Layout {
     pub(crate) copies: Vec<tables::TableCopy>,
     /// Address of the table of return addresses, if the plan uses one.
     pub(crate) return_map: Option<u64>,
+    /// Address and bytes of the table of instruction boundaries, if the plan wants one.
+    pub(crate) boundaries: Option<(u64, Vec<u8>)>,
     /// First instruction index of each procedure.
     pub(crate) first_insts: Vec<usize>,
     /// For each procedure the number of its first insertion; at the end the number of all
@@ -63,7 +67,8 @@ impl Layout {
                 true => {
                     let own = first_insertions[p.index()] as usize
                         ..first_insertions[p.index() + 1] as usize;
-                    ProcBuilder::new(image, cfg, plan, &plan.insertions[own], &copies, p).build()
+                    let parts = (&plan.insertions[own], &copies[..], &sites.homes);
+                    ProcBuilder::new(image, cfg, plan, parts, p).build()
                 }
                 false => ProcLayout::default(),
             })
@@ -97,20 +102,42 @@ impl Layout {
             copy.address = cursor.next_multiple_of(8);
             cursor = copy.address.wrapping_add(copy.size);
         }
+        let fits = |end: u64| match end.wrapping_sub(start) > region.size {
+            true => Err(Error::too_large("laying out the new text", "it does").file(&image.path)),
+            false => Ok(()),
+        };
+        fits(cursor)?;
         let mut return_map = None;
         if plan.original_return.is_some() || plan.maps_returns {
             let map = cursor.next_multiple_of(8);
             return_map = Some(map);
-            cursor = map.wrapping_add(return_map::size(cfg, &moved));
+            cursor = map.wrapping_add(return_map::size(cfg, &moved, &sites));
         }
-        if cursor.wrapping_sub(start) > region.size {
-            return Err(Error::too_large("laying out the new text", "it does").file(&image.path));
+        let mut boundaries = None;
+        if plan.maps_boundaries {
+            let moved = boundaries::Moved {
+                cfg,
+                plan,
+                procs: &procs,
+                starts: &starts,
+                first_insertions: &first_insertions,
+                shared: &shared,
+                start,
+                // Go's own tables describe the new text.
+                describes: object.unwind.go.is_none(),
+            };
+            let address = cursor.next_multiple_of(8);
+            let table = boundaries::table(&moved, address);
+            cursor = address.wrapping_add(table.len() as u64);
+            boundaries = Some((address, table));
         }
+        fits(cursor)?;
         Ok(Self {
             start,
             region,
             shared,
             guards,
+            strict: options.strict,
             end: cursor,
             moved,
             sites,
@@ -122,6 +149,7 @@ impl Layout {
             starts,
             copies,
             return_map,
+            boundaries,
         })
     }
 
@@ -171,6 +199,11 @@ impl Layout {
         self.return_map
     }
 
+    /// Address of the table of instruction boundaries, if there is one.
+    pub fn boundaries(&self) -> Option<u64> {
+        self.boundaries.as_ref().map(|table| table.0)
+    }
+
     /// Where the call of a moved procedure that returned to `old` returns to now.
     pub fn return_address(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, old: u64) -> Option<u64> {
         let insts = cfg.proc_insts(proc);
@@ -187,6 +220,9 @@ impl Layout {
         let inst = InstId::from_index(before);
         if cfg.inst_end(inst) != old {
             return None;
+        }
+        if self.sites.homes.of(inst).is_some() {
+            return Some(old);
         }
         self.end_of(cfg, plan, proc, inst)
     }
@@ -272,24 +308,32 @@ impl Layout {
         }
     }
 
-    /// True if the procedure has calls whose return address is taken as data.
+    /// True if the procedure has calls of which code pushes the return address.
     pub(crate) fn pushes_returns(&self, proc: ProcId) -> bool {
-        self.procs[proc.index()].forms.contains(&Form::PUSH_RETURN)
+        let mut forms = self.procs[proc.index()].forms.iter();
+        forms.any(|form| !form.depths().is_empty())
     }
 
-    /// Where such a call lies, if this is one.
+    /// The stack pointer in such a call, if this is one: addresses, and by how many bytes it is lower from there on.
     pub(crate) fn pushed_return(
         &self,
         cfg: &Cfg,
         plan: &Plan,
         proc: ProcId,
         inst: InstId,
-    ) -> Option<std::ops::Range<u64>> {
+    ) -> Option<impl Iterator<Item = (u64, u32)> + use<>> {
         let at = inst.index() - self.first_insts[proc.index()];
         let form = self.procs[proc.index()].forms[at];
+        if form.depths().is_empty() {
+            return None;
+        }
         let end = self.end_of(cfg, plan, proc, inst)?;
-        let size = u64::from(form.size(cfg.inst(inst)));
-        (form == Form::PUSH_RETURN).then_some(end - size..end)
+        let start = end - u64::from(form.size(cfg.inst(inst)));
+        let depths = form
+            .depths()
+            .iter()
+            .map(move |(at, depth)| (start + at, *depth));
+        Some(depths.chain([(end, 0)]))
     }
 
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.

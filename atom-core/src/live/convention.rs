@@ -8,6 +8,8 @@
 //! Go's runtime goes from goroutine to goroutine with jumps through a saved address, which is a function's entry or lies
 //! behind a call. Both expect no more than an entry does.
 //!
+//! OCaml's code passes arguments in up to ten general registers, rbx, rbp, r12 and r13 among them.
+//!
 //! Functions of Go that were written in assembly do not all keep to it:
 //!
 //! - Those that are called directly may have conventions of their own, which the solver finds as it finds those of C
@@ -82,6 +84,13 @@ impl Convention {
         is_compiled: false,
         is_open: false,
         keeps_all: false,
+    };
+
+    /// The convention of OCaml's code, which passes arguments in more registers than the System V ABI.
+    pub const OCAML: Self = Self {
+        at_return: RegSet::ALL,
+        is_open: true,
+        ..Self::SYSTEM_V
     };
 
     /// The convention of a procedure in a program of Go.

@@ -48,6 +48,14 @@ impl Transfer {
     pub fn before(&self, after: RegSet) -> RegSet {
         self.uses | after.without(self.kills)
     }
+
+    /// The same transfer, with a note that instructions read `read` before it is overwritten.
+    pub fn noting(self, read: RegSet) -> Self {
+        Self {
+            uses: self.uses | read.with_read(),
+            kills: self.kills.with_read(),
+        }
+    }
 }
 
 impl From<Effects> for Transfer {
@@ -81,6 +89,36 @@ pub fn reg_bit(register: Register) -> Option<RegSet> {
         Some(RegSet::xmm(register.number()))
     } else {
         None
+    }
+}
+
+/// What an instruction is there to compute: the register that it names first and writes, or the flags if it
+/// computes nothing else. What it changes besides, such as the halves of a product, is left out.
+pub fn purpose(instruction: &Instruction, effects: &Effects) -> RegSet {
+    use Mnemonic::*;
+    match instruction.mnemonic() {
+        Cmp | Test | Bt | Stc | Clc | Cmc | Sahf | Comiss | Comisd | Ucomiss | Ucomisd => {
+            effects.kills & RegSet::FLAGS
+        }
+        _ if instruction.op_count() == 0 || instruction.op0_kind() != OpKind::Register => {
+            RegSet::EMPTY
+        }
+        _ => reg_bit(instruction.op0_register()).unwrap_or_default() & effects.writes,
+    }
+}
+
+/// True for an instruction that only stores a register to the stack.
+pub fn is_stack_store(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    let by_stack = || {
+        instruction.op0_kind() == OpKind::Memory
+            && matches!(instruction.memory_base(), Register::RSP | Register::RBP)
+    };
+    match instruction.mnemonic() {
+        Push => true,
+        Mov | Movaps | Movups | Movapd | Movupd | Movdqa | Movdqu | Movq | Movsd | Movss
+        | Vmovaps | Vmovups | Vmovdqa | Vmovdqu => by_stack(),
+        _ => false,
     }
 }
 

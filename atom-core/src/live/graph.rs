@@ -4,63 +4,25 @@
 //! values in caller-saved registers over calls of procedures that it has seen
 //! not to touch these registers (`-fipa-ra`), and hand-written assembly passes values in
 //! any registers. So for each procedure we compute what it *may write*
-//! and *may read*, with all that it calls. The ABI is relied on only for calls whose callee is not known.
+//! and *may read*, with all that it calls. The ABI alone is not relied on for calls whose other side is not known either:
+//! see `expectations.rs`.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
 use super::convention::{AT_GO_ENTRY, Convention};
-use super::effects::{Effects, EffectsOf, Transfer};
+use super::effects::{Effects, EffectsOf, Transfer, is_stack_store, purpose};
+use super::ends::{Callee, End, Program, StackTop, end_of, tails_of};
+use super::expectations::{Expectations, Names};
 use super::span::Span;
 use super::{RegSet, far_calls, unknown_code};
-use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::cfg::{Cfg, Returns, Succ};
 use crate::grouped::Grouped;
 use crate::ids::{BlockId, ProcId};
 use crate::image::{Image, ImageDecoder};
 use crate::parallel;
-use crate::x86::{Code, ControlFlow, Inst, Instruction, Memo, Mnemonic, OpKind, Register};
-
-/// Where a direct call or a jump out of a procedure leads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Callee {
-    /// A block of a procedure whose code is known.
-    Known(BlockId, ProcId),
-    /// A procedure of another object, called through the PLT, which keeps to the ABI.
-    Abi,
-    /// Any code.
-    Unknown,
-}
-
-/// How control leaves a block, as far as the block's successors do not tell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// To the block's successors.
-    Plain,
-    /// A call.
-    Call(Callee),
-    /// A call through a pointer.
-    CallPointer,
-    /// A call through a pointer in code of Go.
-    CallGo,
-    /// A call through a pointer whose callee may keep every register: the
-    /// sequence that computes a thread-local address by a TLS descriptor.
-    CallKeeping,
-    /// A return to a caller.
-    Return,
-    /// A jump through a pointer to a function.
-    TailCall,
-    /// The jump of an entry of the PLT, to a procedure of another object, which keeps to the ABI.
-    Import,
-    /// A jump through a pointer in code of Go: to a function, or to a place where Go's runtime left a goroutine.
-    JumpGo,
-    /// A jump through a pointer that was loaded, to a function or to a label of this procedure.
-    Dispatch,
-    /// No code runs after the block.
-    Dead,
-    /// Any code may run after the block.
-    Unknown,
-}
+use crate::x86::{ControlFlow, Inst, Memo, Mnemonic, OpKind, Register};
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug)]
@@ -137,10 +99,16 @@ pub struct ProcInfo {
     pub reads: RegSet,
     /// The convention that it keeps to.
     pub convention: Convention,
+    /// What it sets in front of a return without reading it: perhaps results, or restored for its caller.
+    left: RegSet,
     /// True if code that is not understood may call or jump to the procedure directly.
     pub has_unknown_callers: bool,
+    /// True if the procedure may be called through a pointer, or by another object.
+    pub is_open: bool,
     /// True if the procedure may run with the direction flag set.
     pub may_set_df: bool,
+    /// True if the procedure has a `popf`.
+    pub restores_flags: bool,
     /// True if the procedure calls through a register a function that the compiler knew.
     calls_far: bool,
 }
@@ -181,8 +149,9 @@ impl ProcInfo {
     fn add_outside(&mut self, end: End) {
         match end {
             End::Plain | End::Return | End::Dead | End::Call(Callee::Known(..)) => {}
-            End::Call(Callee::Abi)
+            End::Call(Callee::Import(_))
             | End::CallPointer
+            | End::CallStrange
             | End::CallKeeping
             | End::TailCall
             | End::Import => {
@@ -197,6 +166,15 @@ impl ProcInfo {
                 self.writes |= RegSet::ALL;
                 self.reads |= RegSet::ALL;
             }
+        }
+    }
+
+    /// Adds to what is live at a return what a caller that is not known may read there although no code of this
+    /// object tells: what the procedure leaves alone or restores, and results in unusual registers.
+    fn expect_unknown_callers(&mut self) {
+        if self.is_open && !self.convention.is_go {
+            let kept = RegSet::ALL.without(self.writes | RegSet::FLAGS);
+            self.convention.at_return |= self.left | kept;
         }
     }
 
@@ -224,23 +202,32 @@ pub struct LiveGraph {
     callers: Grouped<ProcId>,
     /// By block: true if a call, or a jump of another procedure, leads to it.
     is_target: Vec<AtomicBool>,
+    /// The names of functions by which objects call each other.
+    pub names: Names,
 }
 
 impl LiveGraph {
-    /// Reads the whole program once.
-    pub fn build(image: &Image, cfg: &Cfg) -> Self {
+    /// Reads the whole program once. `outside` is what other objects expect.
+    pub fn build(image: &Image, cfg: &Cfg, outside: &Expectations) -> Self {
         let is_go = image.is_go();
+        let names = Names::new(image, cfg, outside);
+        let program = Program {
+            image,
+            cfg,
+            names: &names,
+        };
         let lengths = cfg.procs.iter().map(|p| p.block_count as usize);
         let is_target: Vec<AtomicBool> = (0..cfg.blocks.len())
             .into_par_iter()
             .map(|_| AtomicBool::new(false))
             .collect();
         let read = |reader: &mut Reader, p: usize, own: &mut [BlockInfo]| {
-            let convention = match is_go {
-                true => Convention::in_go(&cfg.procs[p]),
-                false => Convention::SYSTEM_V,
+            let convention = match (is_go, cfg.procs[p].returns) {
+                (true, _) => Convention::in_go(&cfg.procs[p]),
+                (_, Returns::Original) => Convention::OCAML,
+                _ => Convention::SYSTEM_V,
             };
-            let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, convention);
+            let mut info = read_proc(program, ProcId::from_index(p), own, reader, convention);
             let first = cfg.procs[p].first_block;
             info.find_callees(first, own);
             for (_, target, _) in info.calls(first, own) {
@@ -258,6 +245,7 @@ impl LiveGraph {
             procs,
             callers,
             is_target,
+            names,
         };
         graph.doubt_discarding(image, cfg);
         let has_far_calls = graph.procs.iter().any(|p| p.calls_far);
@@ -272,6 +260,9 @@ impl LiveGraph {
         }
         for info in &mut graph.procs {
             info.has_unknown_callers |= has_far_calls;
+            info.expect_unknown_callers();
+            info.writes = info.writes.with_read();
+            info.reads = info.reads.with_read();
         }
         graph.spread_direction_flag();
         graph
@@ -384,6 +375,9 @@ fn callers(procs: &[ProcInfo]) -> Grouped<ProcId> {
 #[derive(Clone, Copy, Default)]
 struct Known {
     effects: Effects,
+    /// The register or the flags for whose sake the instruction is there.
+    sets: RegSet,
+    stores_to_stack: bool,
     sets_df: bool,
     restores_flags: bool,
     /// How the instruction changes the top of the stack; `None` if it does not.
@@ -406,11 +400,48 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn read_block(&mut self, program: Program<'_>, b: BlockId) -> Contents {
+        let Program { image, cfg, .. } = program;
+        let is_first = b == cfg.proc(cfg.block(b).proc).first_block;
+        let mut found = Contents {
+            effects: Effects::default(),
+            read: RegSet::EMPTY,
+            fresh: RegSet::EMPTY,
+            stack_top: StackTop::Caller,
+            sets_df: false,
+            restores_flags: false,
+        };
+        for (inst, bytes) in cfg.block_bytes(image, b) {
+            let known = self.read(inst, bytes, cfg.base + u64::from(inst.offset));
+            let uses = known.effects.uses;
+            let stores = known.stores_to_stack && (is_first || uses.intersects(RegSet::XMMS));
+            if !stores {
+                found.read |= uses.without(found.effects.kills);
+            }
+            let flags_read = match uses.intersects(RegSet::FLAGS) {
+                true => RegSet::FLAGS,
+                false => RegSet::EMPTY,
+            };
+            let gone = uses | known.effects.kills | flags_read;
+            found.fresh = found.fresh.without(gone) | known.sets;
+            found.effects = found.effects.then(&known.effects);
+            found.sets_df |= known.sets_df;
+            found.restores_flags |= known.restores_flags;
+            if inst.flow != ControlFlow::Return {
+                found.stack_top = known.stack_top.unwrap_or(found.stack_top);
+            }
+        }
+        found
+    }
+
     fn read(&mut self, inst: &Inst, bytes: &[u8], address: u64) -> Known {
         self.known.of(inst, bytes, || {
             let instruction = self.decoder.again(address);
+            let effects = self.effects_of.of(&instruction);
             Known {
-                effects: self.effects_of.of(&instruction),
+                effects,
+                sets: purpose(&instruction, &effects),
+                stores_to_stack: is_stack_store(&instruction),
                 sets_df: matches!(
                     instruction.mnemonic(),
                     Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
@@ -422,34 +453,50 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What the instructions of a block do.
+struct Contents {
+    effects: Effects,
+    /// What is read before being overwritten, without stores of what may be no argument at all: functions
+    /// with a variable number of arguments store all registers for arguments, others save registers.
+    read: RegSet,
+    /// What is set and not read after that.
+    fresh: RegSet,
+    stack_top: StackTop,
+    sets_df: bool,
+    restores_flags: bool,
+}
+
 fn read_proc(
-    image: &Image,
-    cfg: &Cfg,
+    program: Program<'_>,
     id: ProcId,
     blocks: &mut [BlockInfo],
     reader: &mut Reader<'_>,
     convention: Convention,
 ) -> ProcInfo {
+    let Program { image, cfg, .. } = program;
     let proc = cfg.proc(id);
+    let is_entered_inside = |b: BlockId| b != proc.first_block && cfg.block(b).is_indirect_target;
     let mut info = ProcInfo {
         convention,
+        is_open: !proc.is_local || proc.blocks().any(is_entered_inside),
         ..ProcInfo::default()
     };
-    let mut restores_flags = false;
     for b in proc.blocks() {
         let block = cfg.block(b);
-        let mut effects = Effects::default();
-        let mut stack_top = StackTop::Caller;
-        for (inst, bytes) in cfg.block_bytes(image, b) {
-            let known = reader.read(inst, bytes, cfg.base + u64::from(inst.offset));
-            effects = effects.then(&known.effects);
-            info.may_set_df |= known.sets_df;
-            restores_flags |= known.restores_flags;
-            if inst.flow != ControlFlow::Return {
-                stack_top = known.stack_top.unwrap_or(stack_top);
-            }
+        let Contents {
+            effects,
+            read,
+            fresh,
+            stack_top,
+            sets_df,
+            restores_flags: restores,
+        } = reader.read_block(program, b);
+        info.may_set_df |= sets_df;
+        info.restores_flags |= restores;
+        let end = end_of(program, b, stack_top, convention).of_caller(fresh);
+        if end == End::Return {
+            info.left |= fresh;
         }
-        let end = end_of(image, cfg, b, stack_top, convention);
         // Few blocks load a 64-bit constant.
         if end == End::CallPointer
             && block
@@ -464,10 +511,10 @@ fn read_proc(
         info.reads |= effects.uses;
         info.add_outside(end);
         if end == End::Plain {
-            for callee in tails_of(cfg, b, convention) {
+            for callee in tails_of(program, b, convention) {
                 match callee {
                     Callee::Known(..) => {}
-                    Callee::Abi => {
+                    Callee::Import(_) => {
                         info.writes |= RegSet::CALLER_SAVED;
                         info.reads |= RegSet::ALL;
                     }
@@ -480,13 +527,13 @@ fn read_proc(
             }
         } else if matches!(
             end,
-            End::Call(_) | End::CallPointer | End::CallGo | End::CallKeeping
+            End::Call(_) | End::CallPointer | End::CallStrange | End::CallGo | End::CallKeeping
         ) {
             // A call at the end of a procedure returns into the next one, or,
             // if there is no code, not at all.
             let returns = cfg.proc_at(cfg.inst_end(block.last())).is_some();
             info.tails.extend(
-                tails_of(cfg, b, convention)
+                tails_of(program, b, convention)
                     .filter(|_| returns)
                     .map(|callee| (b, callee)),
             );
@@ -494,18 +541,18 @@ fn read_proc(
         let first = proc.first_block.0;
         let number = b.0 - first;
         let out = &mut blocks[number as usize];
-        out.effects = effects.into();
+        out.effects = Transfer::from(effects).noting(read);
         out.end = end;
         for succ in cfg.succs(b) {
             if let Succ::Fall(to) | Succ::Branch(to) = succ {
                 blocks[(to.0 - first) as usize].comes_from(number, to.0 - first);
             }
         }
-        if matches!(end, End::Return | End::JumpGo) || info.tails.last().is_some_and(|t| t.0 == b) {
+        if end.leaves() || info.tails.last().is_some_and(|t| t.0 == b) {
             info.returns = info.returns.with(Span::one(number));
         }
     }
-    if convention.is_go && restores_flags {
+    if convention.is_go && info.restores_flags {
         // It returns to code that did not call it.
         info.convention.at_return = RegSet::ALL;
     }
@@ -550,195 +597,4 @@ fn discards_return_address(image: &Image, cfg: &Cfg, block: BlockId) -> bool {
         }
     }
     false
-}
-
-/// Whether the word at rsp is the return address that the caller's `call` pushed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StackTop {
-    /// It is, as far as this block tells.
-    Caller,
-    /// The block stored a word there, so `ret` is a jump to a computed address.
-    Computed,
-}
-
-impl StackTop {
-    /// The state after an instruction; `None` if the instruction does not change it. `push; ret`
-    /// enters a function with its arguments live (setcontext, retpolines).
-    fn after(instruction: &Instruction) -> Option<Self> {
-        match instruction.mnemonic() {
-            Mnemonic::Push | Mnemonic::Pushfq => return Some(Self::Computed),
-            Mnemonic::Pop | Mnemonic::Popfq | Mnemonic::Leave | Mnemonic::Call => {
-                return Some(Self::Caller);
-            }
-            _ => {}
-        }
-        if instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP
-        {
-            return Some(Self::Caller);
-        }
-        let stores_at_top = instruction.op0_kind() == OpKind::Memory
-            && instruction.memory_base() == Register::RSP
-            && instruction.memory_index() == Register::None
-            && instruction.memory_displacement64() == 0
-            && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
-        stores_at_top.then_some(Self::Computed)
-    }
-}
-
-/// Where the target of an indirect jump comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pointer {
-    /// Loaded without an index. In a procedure none of whose inner addresses is used as data, such a
-    /// pointer leads to a function: the jump is a tail call, with arguments live.
-    Loaded,
-    /// Loaded with an index. The pointer may lead to a label too, where any register may be live.
-    /// A flag is live only if it is live at a place whose address is used as data.
-    LookedUp,
-    /// Computed. The pointer may lead anywhere, into the middle of unrolled assembly too.
-    Other,
-}
-
-impl Pointer {
-    /// Follows the register of the jump `last` through its block.
-    fn of(last: &Instruction, block: impl Iterator<Item = Instruction>) -> Self {
-        let loaded = |i: &Instruction| match i.memory_index() {
-            Register::None => Self::Loaded,
-            _ => Self::LookedUp,
-        };
-        if last.op0_kind() == OpKind::Memory {
-            return loaded(last);
-        }
-        let mut origin = Self::Other;
-        for instruction in block {
-            let writes = instruction.op0_kind() == OpKind::Register
-                && instruction.op0_register().full_register() == last.op0_register();
-            if writes
-                && !matches!(
-                    instruction.mnemonic(),
-                    Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
-                )
-            {
-                let load = instruction.code() == Code::Mov_r64_rm64
-                    && instruction.op1_kind() == OpKind::Memory;
-                origin = if load {
-                    loaded(&instruction)
-                } else {
-                    Self::Other
-                };
-            }
-        }
-        origin
-    }
-}
-
-fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, convention: Convention) -> End {
-    let is_open = convention.is_open;
-    let block = cfg.block(b);
-    let inst = cfg.inst(block.last());
-    let succs = cfg.succs(b);
-    // For most ends the facts in the cfg are enough, without decoding.
-    let last = match inst.flow {
-        ControlFlow::IndirectCall
-        | ControlFlow::Return
-        | ControlFlow::Halt
-        | ControlFlow::IndirectJump => cfg.decode(image, block.last()),
-        _ => Instruction::default(),
-    };
-    match inst.flow {
-        ControlFlow::Call if inst.special => End::Unknown,
-        ControlFlow::Call => match cfg.direct_target(image, block.last()) {
-            Some(target) => End::Call(callee_at(cfg, target, convention)),
-            None => End::Unknown,
-        },
-        ControlFlow::IndirectCall if is_open || last.code() != Code::Call_rm64 => End::Unknown,
-        ControlFlow::IndirectCall if convention.is_go => End::CallGo,
-        ControlFlow::IndirectCall
-            if last.op0_kind() == OpKind::Memory
-                && last.memory_base() == Register::RAX
-                && last.memory_index() == Register::None
-                && last.memory_displacement64() == 0 =>
-        {
-            End::CallKeeping
-        }
-        ControlFlow::IndirectCall => End::CallPointer,
-        ControlFlow::Return if is_open || top == StackTop::Computed => End::Unknown,
-        ControlFlow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
-        ControlFlow::Return => End::Return,
-        ControlFlow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,
-        // A signal handler sees all registers.
-        ControlFlow::Halt | ControlFlow::Trap => End::Unknown,
-        ControlFlow::IndirectJump => {
-            let bounded = cfg
-                .jump_tables
-                .binary_search_by_key(&cfg.block(b).last(), |t| t.jump)
-                .is_ok();
-            let inner = succs.iter().any(|s| matches!(s, Succ::Branch(_)));
-            let before = cfg.decode_block(image, b).take(block.count as usize - 1);
-            let is_odd = is_open || convention.is_go;
-            match (bounded && inner, Pointer::of(&last, before)) {
-                (true, _) => End::Plain,
-                (false, Pointer::Loaded) if !inner && !is_odd => match cfg.proc(block.proc).kind {
-                    ProcKind::Plt => End::Import,
-                    _ => End::TailCall,
-                },
-                (false, Pointer::Loaded) if !inner && convention.is_go => End::JumpGo,
-                (false, Pointer::Loaded | Pointer::LookedUp) if !is_odd => End::Dispatch,
-                // A switch: its table is not bounded by a comparison, but leads to the function's own labels.
-                (false, Pointer::LookedUp) if inner && convention.is_compiled => End::Plain,
-                _ => End::Unknown,
-            }
-        }
-        ControlFlow::FallThrough
-        | ControlFlow::Syscall
-        | ControlFlow::CondJump
-        | ControlFlow::Jump => {
-            // `xbegin` needs both successors: its abort handler runs with the registers of the beginning.
-            let enough = if inst.flow == ControlFlow::CondJump {
-                2
-            } else {
-                1
-            };
-            let whole = succs.len() >= enough && !succs.contains(&Succ::Unknown);
-            if whole { End::Plain } else { End::Unknown }
-        }
-    }
-}
-
-/// The targets outside of its procedure to which a block leads.
-fn tails_of(cfg: &Cfg, b: BlockId, convention: Convention) -> impl Iterator<Item = Callee> + '_ {
-    let last = cfg.block(b).last();
-    let table = match cfg.inst(last).flow {
-        ControlFlow::IndirectJump => cfg.jump_tables.binary_search_by_key(&last, |t| t.jump).ok(),
-        _ => None,
-    };
-    let targets = table.map_or(&[][..], |t| &cfg.jump_tables[t].targets[..]);
-    let proc = cfg.proc(cfg.block(b).proc);
-    let outside = targets
-        .iter()
-        .copied()
-        .filter(|t| *t < proc.start || *t >= proc.end);
-    let tails = cfg.succs(b).iter().filter_map(|s| match s {
-        Succ::Tail(target) => Some(target.get()),
-        _ => None,
-    });
-    let targets = tails.chain(outside);
-    targets.map(move |target| callee_at(cfg, target, convention))
-}
-
-fn callee_at(cfg: &Cfg, target: u64, convention: Convention) -> Callee {
-    let Some(proc) = cfg.proc_at(target) else {
-        return Callee::Unknown;
-    };
-    if cfg.proc(proc).kind == ProcKind::Plt {
-        // Another object's function that code of Go calls may be one of Go, too.
-        let keeps_to_abi = cfg.proc(proc).start == target && !convention.is_go;
-        return match keeps_to_abi {
-            true => Callee::Abi,
-            false => Callee::Unknown,
-        };
-    }
-    match cfg.block_at(target) {
-        Some(block) => Callee::Known(block, proc),
-        None => Callee::Unknown,
-    }
 }

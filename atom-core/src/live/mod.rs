@@ -6,14 +6,18 @@
 //! how calls and returns are treated. Only what is live at the ends of blocks
 //! is kept; the rest is computed again when it is asked for.
 //!
-//! Not covered, because no machine code shows it: calls *through pointers* of
-//! functions with a convention of their own that keeps caller-saved registers
-//! (`no_caller_saved_registers`, `preserve_most`).
+//! Calls whose other side is not known, through pointers and between objects, may have conventions of their own, too
+//! (`preserve_most`, profiling calls, assembly). `expectations.rs` says how they are found. What stays uncovered is a
+//! result in an unusual register that the callee reads again itself, if its caller is in an object that is not known.
 
+mod alignment;
 mod below;
 mod convention;
 mod effects;
+mod ends;
+mod expectations;
 mod far_calls;
+mod foreign;
 mod graph;
 mod regset;
 mod solve;
@@ -24,15 +28,43 @@ mod unknown_code;
 
 pub use below::is_free_below;
 pub use effects::{Effects, EffectsOf, reg_bit};
+pub use expectations::Expectations;
+pub use foreign::{Foreign, has_foreign};
 pub use regset::RegSet;
 
 use std::sync::Arc;
 
 use crate::cfg::Cfg;
+use crate::cfg::stored::{Reader, Writer};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 
 use solve::Solution;
+
+/// What an object and others expect of each other, when the objects of a process have been computed.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Settled {
+    /// What the object expects.
+    expected: Expectations,
+    /// What is expected of it.
+    told: Expectations,
+}
+
+impl Settled {
+    /// Appends it to bytes that are stored.
+    pub fn store(&self, to: &mut Writer) {
+        self.expected.store(to);
+        self.told.store(to);
+    }
+
+    /// Reads what [`Settled::store`] wrote.
+    pub fn restore(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            expected: Expectations::restore(from)?,
+            told: Expectations::restore(from)?,
+        })
+    }
+}
 
 /// Liveness of the whole program.
 pub struct Live<'a> {
@@ -40,8 +72,14 @@ pub struct Live<'a> {
     cfg: &'a Cfg,
     /// What is live at both ends of each block.
     ends: Arc<Solution>,
+    /// What the object's callers read after calls of functions that they do not know.
+    expected: Arc<Expectations>,
+    /// What others expect of the object, as far as that was taken into account.
+    told: Arc<Expectations>,
     /// By procedure: true if it may run with the direction flag set.
     may_set_df: Vec<bool>,
+    /// True if the object may set the flag by which the processor checks alignment.
+    may_check_alignment: bool,
     /// Registers that count as live everywhere.
     kept: RegSet,
 }
@@ -49,20 +87,74 @@ pub struct Live<'a> {
 impl<'a> Live<'a> {
     /// Computes liveness of the whole program.
     pub fn compute(image: &'a Image, cfg: &'a Cfg) -> Self {
-        let graph = graph::LiveGraph::build(image, cfg);
+        Self::compute_among(image, cfg, &Expectations::default())
+    }
+
+    /// Computes liveness of an object whose functions are called by others that expect `outside`.
+    pub fn compute_among(image: &'a Image, cfg: &'a Cfg, outside: &Expectations) -> Self {
+        let graph = graph::LiveGraph::build(image, cfg, outside);
+        let restores = |(p, info): (usize, &graph::ProcInfo)| {
+            info.restores_flags && alignment::may_set_check(image, cfg, ProcId::from_index(p))
+        };
+        let may_check_alignment = graph.procs.iter().enumerate().any(restores);
         // From here on the program's bytes are not read.
         image.release_pages();
-        let ends = solve::solve(cfg, &graph);
+        let (ends, expected) = solve::solve(cfg, &graph);
         let may_set_df = graph.procs.iter().map(|p| p.may_set_df).collect();
         Self {
             image,
             cfg,
             ends: Arc::new(ends),
+            expected: Arc::new(expected),
+            told: Arc::new(outside.clone()),
             may_set_df,
+            may_check_alignment,
             kept: match image.is_go() {
                 true => convention::ALWAYS_IN_GO,
                 false => RegSet::EMPTY,
             },
+        }
+    }
+
+    /// Computes liveness of all objects of a process. An object is solved again if others expect more of it than the
+    /// ABI says and than its own code tells.
+    pub fn compute_all(objects: &[(&'a Image, &'a Cfg)]) -> Vec<Self> {
+        Self::compute_new(objects, &[])
+    }
+
+    /// As [`Live::compute_all`], for objects of which the first ones were settled with each other before, as `known` says. The
+    /// code of these is there already: everything counts as live in them, unless the new ones expect more of them.
+    pub fn compute_new(objects: &[(&'a Image, &'a Cfg)], known: &[Option<Settled>]) -> Vec<Self> {
+        let known = known
+            .iter()
+            .map(Option::as_ref)
+            .chain(std::iter::repeat(None));
+        let each = objects.iter().zip(known);
+        let mut lives: Vec<Self> = each
+            .map(|((image, cfg), known)| match known {
+                Some(known) => Self::settled(image, cfg, known),
+                None => Self::compute(image, cfg),
+            })
+            .collect();
+        let own = |live: &Self| match live.told.is_empty() {
+            true => (*live.expected).clone(),
+            false => (*live.told).clone(),
+        };
+        let mut told: Vec<Expectations> = lives.iter().map(own).collect();
+        loop {
+            let all = Expectations::sum(lives.iter().map(|l| &*l.expected));
+            let mut is_settled = true;
+            for (i, (image, cfg)) in objects.iter().enumerate() {
+                let news = all.of_object(image);
+                if !told[i].contains(&news) {
+                    lives[i] = Self::compute_among(image, cfg, &news);
+                    told[i] = news;
+                    is_settled = false;
+                }
+            }
+            if is_settled {
+                return lives;
+            }
         }
     }
 
@@ -71,6 +163,8 @@ impl<'a> Live<'a> {
     pub fn keeping(&self, kept: RegSet) -> Self {
         Self {
             ends: self.ends.clone(),
+            expected: self.expected.clone(),
+            told: self.told.clone(),
             may_set_df: self.may_set_df.clone(),
             kept: self.kept | kept,
             ..*self
@@ -83,14 +177,39 @@ impl<'a> Live<'a> {
             image,
             cfg,
             ends: Arc::new(Solution::everything(cfg)),
+            expected: Arc::default(),
+            told: Arc::default(),
             may_set_df: vec![true; cfg.procs.len()],
+            may_check_alignment: true,
             kept: RegSet::ALL,
+        }
+    }
+
+    /// Liveness of an object that was settled before, in which everything counts as live.
+    fn settled(image: &'a Image, cfg: &'a Cfg, known: &Settled) -> Self {
+        Self {
+            expected: Arc::new(known.expected.clone()),
+            told: Arc::new(known.told.clone()),
+            ..Self::everything(image, cfg)
+        }
+    }
+
+    /// What the object and the others expect of each other.
+    pub fn expectations(&self) -> Settled {
+        Settled {
+            expected: (*self.expected).clone(),
+            told: (*self.told).clone(),
         }
     }
 
     /// True if the procedure may run with the direction flag set.
     pub fn may_set_df(&self, proc: ProcId) -> bool {
         self.may_set_df[proc.index()]
+    }
+
+    /// True if the processor may check alignment because of the object.
+    pub fn may_check_alignment(&self) -> bool {
+        self.may_check_alignment
     }
 
     /// What is live before the first instruction of a block.

@@ -48,6 +48,31 @@ impl RegSet {
     /// rdx, xmm0 and xmm1 by the ABI; rcx, xmm2 and xmm3 because LLVM uses them for larger values.
     pub const RESULTS: Self = Self(0b111 | 0b1111 << 16);
 
+    /// Registers and flags that no call passes, returns or keeps by the ABI but for arguments: rsi, rdi, r8 to r11, xmm4 to xmm15
+    /// and flags. [`RegSet::with_read`] notes for these that an instruction reads them.
+    const UNUSUAL: Self = Self(0x0fc0 | 0xfff0 << 16 | Self::FLAGS.0);
+
+    /// The set with a note, in bits of its own, that instructions of the program read what is unusual in it. In a set without the note an element may
+    /// be there only because code that is not known might read it. Operations on sets treat the notes as further elements.
+    pub fn with_read(self) -> Self {
+        let set = self.0 & Self::UNUSUAL.0;
+        let low = (set >> 6 & 0x3f) << 38;
+        let high = (set >> 20) << 44;
+        Self(self.0 | low | high)
+    }
+
+    /// The unusual elements of which it is noted that instructions read them, with the notes.
+    pub fn noted(self) -> Self {
+        let low = (self.0 >> 38 & 0x3f) << 6;
+        let high = (self.0 >> 44) << 20;
+        Self(self.0 & !Self::ALL.0 | low | high)
+    }
+
+    /// The set without notes.
+    pub fn without_notes(self) -> Self {
+        Self(self.0 & Self::ALL.0)
+    }
+
     /// The general register with a hardware number.
     pub const fn gpr(number: usize) -> Self {
         Self(1 << number)

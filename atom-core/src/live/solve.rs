@@ -5,11 +5,12 @@
 //! - live before a call of P are: what is live at P's entry and in R or W; what is live after the
 //!   call and not in W; and what the ABI makes P keep, since an exception may lead to a handler
 //!   that reads it;
+//! - live before a call of an unknown function are: what the ABI passes, and all that is live after the call, since the
+//!   function may keep it;
 //! - live before a return of P are: results by the ABI, callee-saved
-//!   registers, and all that is live after any known call of P. If code
-//!   that is not understood may call P directly, that code's compiler may have known which registers
-//!   P leaves alone, so everything outside of W is live too. (A caller
-//!   through a pointer knows nothing but the ABI.)
+//!   registers, and all that is live after any known call of P. If P may be called through a pointer or
+//!   by another object, also what `expectations.rs` says. If code
+//!   that is not understood may call P directly, everything is live;
 //! - live before a jump through a pointer that was looked up are: every register, and the
 //!   flags that are live at a possible target: at labels of P whose addresses are
 //!   known, at labels of separate parts of procedures, and at entries of procedures.
@@ -25,7 +26,9 @@ use rayon::prelude::*;
 
 use super::RegSet;
 use super::convention::{before_go_pointer, before_keeping};
-use super::graph::{BlockInfo, Callee, End, LiveGraph};
+use super::ends::{Callee, End};
+use super::expectations::{Expectations, NameId};
+use super::graph::{BlockInfo, LiveGraph};
 use super::span::Span;
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
@@ -44,6 +47,10 @@ struct Solver<'a> {
     live_in: Vec<AtomicU64>,
     /// By procedure: what is live after its known calls, as the bits of a [`RegSet`].
     ret_live: Vec<AtomicU64>,
+    /// By name: what is live after calls of a function by this name, as the bits of a [`RegSet`].
+    expected: Vec<AtomicU64>,
+    /// True if what is live after calls through pointers has grown.
+    expected_grew: AtomicBool,
     /// Flags that are live where jumps through pointers may lead, as the bits of a [`RegSet`].
     pointed: AtomicU64,
     /// True if `pointed` has grown.
@@ -68,31 +75,19 @@ pub struct Solution {
     pub across: Vec<RegSet>,
 }
 
-/// Finds what is live at both ends of each block.
-pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
-    let solver = Solver {
-        cfg,
-        graph,
-        live_in: (0..cfg.blocks.len())
-            .into_par_iter()
-            .map(|_| AtomicU64::new(0))
-            .collect(),
-        ret_live: (0..cfg.procs.len()).map(|_| AtomicU64::new(0)).collect(),
-        pointed: AtomicU64::new(0),
-        pointed_grew: AtomicBool::new(false),
-        dirty: cfg
-            .procs
-            .iter()
-            .map(|p| AtomicU64::new(Span::of(0..p.block_count).to_bits()))
-            .collect(),
-    };
+/// Finds what is live at both ends of each block, and what callers expect of functions that they do not know.
+pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> (Solution, Expectations) {
+    let solver = Solver::new(cfg, graph);
+    for (name, live) in graph.names.outside() {
+        solver.grow_expected(*name, live.with_read());
+    }
     let mut order = callees_first(graph);
     order.retain(|p| cfg.proc(*p).is_movable());
     let mut work = order.clone();
     let mut visits_left = VISITS_PER_PROC * cfg.procs.len().max(100);
     while !work.is_empty() {
         if work.len() > visits_left {
-            return Solution::everything(cfg);
+            return (Solution::everything(cfg), Expectations::default());
         }
         visits_left -= work.len();
         work.par_iter()
@@ -105,6 +100,12 @@ pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
                     let p = cfg.block(b).proc;
                     solver.make_dirty(p, Span::one(b.0 - cfg.proc(p).first_block.0));
                 }
+            }
+        }
+        if solver.expected_grew.swap(false, Relaxed) {
+            for p in &order {
+                let all = Span::of(0..cfg.proc(*p).block_count);
+                solver.make_dirty(*p, all);
             }
         }
         let dirty = |p: &ProcId| solver.dirty[p.index()].load(Relaxed) != 0;
@@ -135,11 +136,12 @@ pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
                 }
                 let tails = &tails[tail..];
                 let block = &graph.blocks[b.index()];
-                *place = solver.after(proc, (b, block), tails);
-                let across = solver.across(block, *place);
-                is_solved &= solver.agrees(b, tails, *place, across);
-                if across != *place {
-                    carried.push((b, across));
+                let after = solver.after(proc, (b, block), tails);
+                let across = solver.across(block, after);
+                is_solved &= solver.agrees(b, tails, after, across);
+                *place = after.without_notes();
+                if across.without_notes() != *place {
+                    carried.push((b, across.without_notes()));
                 }
             }
             (carried, is_solved)
@@ -149,12 +151,17 @@ pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
     debug_assert!(is_solved, "something was forgotten");
     if !is_solved {
         // Sound in any case.
-        return Solution::everything(cfg);
+        return (Solution::everything(cfg), Expectations::default());
     }
+    let expected = solver
+        .expected
+        .iter()
+        .map(|live| RegSet(live.load(Relaxed)).without_notes());
+    let expected = graph.names.expectations(expected);
     // No set grows any more, so the sets at the starts agree with the sets at the ends.
     let live_in = solver.live_in.into_iter();
     let mut found = Solution {
-        before: live_in.map(|live| RegSet(live.into_inner())).collect(),
+        before: (live_in.map(|live| RegSet(live.into_inner()).without_notes())).collect(),
         after,
         ..Solution::default()
     };
@@ -165,7 +172,7 @@ pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
         found.calls.push(b);
         found.across.push(across);
     }
-    found
+    (found, expected)
 }
 
 /// All procedures, callees before their callers except where calls form a circle.
@@ -210,7 +217,30 @@ impl Solution {
     }
 }
 
-impl Solver<'_> {
+impl<'a> Solver<'a> {
+    fn new(cfg: &'a Cfg, graph: &'a LiveGraph) -> Self {
+        Self {
+            cfg,
+            graph,
+            live_in: (0..cfg.blocks.len())
+                .into_par_iter()
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            ret_live: (0..cfg.procs.len()).map(|_| AtomicU64::new(0)).collect(),
+            expected: (0..graph.names.count())
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            expected_grew: AtomicBool::new(false),
+            pointed: AtomicU64::new(0),
+            pointed_grew: AtomicBool::new(false),
+            dirty: cfg
+                .procs
+                .iter()
+                .map(|p| AtomicU64::new(Span::of(0..p.block_count).to_bits()))
+                .collect(),
+        }
+    }
+
     fn block_in(&self, b: BlockId) -> RegSet {
         RegSet(self.live_in[b.index()].load(Relaxed))
     }
@@ -222,9 +252,14 @@ impl Solver<'_> {
             return info.convention.at_return;
         }
         if info.has_unknown_callers {
-            return RegSet::ALL;
+            return RegSet::ALL | known;
         }
-        info.convention.at_return | known
+        let pointers = match info.is_open && !info.convention.is_go {
+            // Without notes: what some function keeps says nothing of what this one calls.
+            true => RegSet(self.expected[NameId::POINTER.index()].load(Relaxed)).without_notes(),
+            false => RegSet::EMPTY,
+        };
+        info.convention.at_return | known | pointers
     }
 
     /// Index in the procedure's tails of the first tail at or after a block.
@@ -252,13 +287,21 @@ impl Solver<'_> {
                         flags |= self.block_in(*to);
                     }
                 }
+                flags |= self.at_return(p);
                 return RegSet::ALL.without(RegSet::FLAGS) | (flags & RegSet::FLAGS);
             }
             End::Dead => return RegSet::EMPTY,
             End::JumpGo => return before_go_pointer(self.at_return(p)),
-            End::TailCall => return RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
-            End::Import => return RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
-            End::Plain | End::Call(_) | End::CallPointer | End::CallGo | End::CallKeeping => {}
+            End::TailCall => {
+                return RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED | self.at_return(p);
+            }
+            End::Import => return RegSet::ARGUMENTS | RegSet::CALLEE_SAVED | self.at_return(p),
+            End::Plain
+            | End::Call(_)
+            | End::CallPointer
+            | End::CallStrange
+            | End::CallGo
+            | End::CallKeeping => {}
         }
         let mut live = RegSet::EMPTY;
         for succ in self.cfg.succs(b) {
@@ -269,7 +312,7 @@ impl Solver<'_> {
         for (_, callee) in tails.iter().take_while(|t| t.0 == b) {
             live |= match *callee {
                 Callee::Unknown => RegSet::ALL,
-                Callee::Abi => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
+                Callee::Import(_) => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED | self.at_return(p),
                 Callee::Known(block, q) => {
                     let info = &self.graph.procs[q.index()];
                     let returns = self.at_return(p);
@@ -293,10 +336,15 @@ impl Solver<'_> {
                     | after.without(info.writes)
                     | info.convention.at_call
             }
-            End::Call(Callee::Abi) => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
-            End::Call(Callee::Unknown) => RegSet::ALL,
+            End::Call(Callee::Import(name)) => {
+                RegSet::ARGUMENTS | RegSet::CALLEE_SAVED | self.kept_by(name, after)
+            }
+            End::Call(Callee::Unknown) | End::CallStrange => RegSet::ALL,
             End::CallGo => before_go_pointer(after),
-            End::CallPointer => RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
+            End::CallPointer => {
+                let kept = self.kept_by(NameId::POINTER, after);
+                RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED | kept
+            }
             End::CallKeeping => RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED | after,
             _ => after,
         }
@@ -314,7 +362,7 @@ impl Solver<'_> {
         let block = &self.graph.blocks[b.index()];
         let told = |q: ProcId, live: RegSet| {
             self.graph.procs[q.index()].convention.is_compiled
-                || live.without(self.at_return(q)).is_empty()
+                || (live.without_notes().without(self.at_return(q))).is_empty()
         };
         let returns = self.at_return(self.cfg.block(b).proc);
         let tails_know = tails.iter().take_while(|t| t.0 == b).all(|t| match t.1 {
@@ -328,15 +376,63 @@ impl Solver<'_> {
         tails_know && callee_knows && block.effects.before(across) == self.block_in(b)
     }
 
+    /// Adds what is live after a call of `q` to what is live at its returns. What one caller reads says nothing of the
+    /// functions that `q` calls for another, so notes are left out.
+    fn grow_after(&self, q: ProcId, live: RegSet) {
+        self.grow_return(q, live.without_notes());
+    }
+
     /// Adds `live` to what is live at the returns of `q`.
     fn grow_return(&self, q: ProcId, live: RegSet) {
         let old = RegSet(self.ret_live[q.index()].fetch_or(live.0, Relaxed));
         // Some registers are live there in any case.
         let known = old | self.graph.procs[q.index()].convention.at_return;
         let info = &self.graph.procs[q.index()];
-        let is_fixed = info.has_unknown_callers || info.convention.is_compiled;
-        if !is_fixed && !live.without(known).is_empty() {
+        if !info.convention.is_compiled && !live.without(known).is_empty() {
             self.make_dirty(q, self.graph.procs[q.index()].returns);
+        }
+    }
+
+    /// The name of the unknown function that a block calls or jumps to; `None` if there is none of which the code after it
+    /// tells what it keeps and returns.
+    fn unknown_callee(end: End) -> Option<NameId> {
+        match end {
+            End::Call(Callee::Import(name)) => Some(name),
+            End::CallPointer | End::CallStrange | End::TailCall | End::Dispatch => {
+                Some(NameId::POINTER)
+            }
+            // The callee of a TLS descriptor keeps all registers, which says nothing of other functions.
+            _ => None,
+        }
+    }
+
+    /// What an unknown function may keep of what is live after its call.
+    #[inline(always)]
+    fn kept_by(&self, name: NameId, after: RegSet) -> RegSet {
+        match () {
+            () if self.graph.names.never_returns(name) => RegSet::EMPTY,
+            // It has a convention of its own, so it may also keep what its caller passes on to others.
+            () if self.expected[name.index()].load(Relaxed) != 0 => after,
+            () => after.noted(),
+        }
+    }
+
+    /// Adds `live` to what is live after calls of a function with this name.
+    fn grow_expected(&self, name: NameId, live: RegSet) {
+        let live = live.noted();
+        if live.is_empty() || self.graph.names.never_returns(name) {
+            return;
+        }
+        let old = self.expected[name.index()].fetch_or(live.0, Relaxed);
+        if live.0 & !old == 0 {
+            return;
+        }
+        // The calls have to be visited again when the first register becomes known.
+        if name == NameId::POINTER || old == 0 {
+            self.expected_grew.store(true, Relaxed);
+        }
+        for p in self.graph.names.procs(name) {
+            self.grow_return(*p, live);
         }
     }
 
@@ -382,7 +478,17 @@ impl Solver<'_> {
                 let block = &blocks[number as usize];
                 let after = self.after(p, (b, block), &info.tails[tail..]);
                 if let End::Call(Callee::Known(_, q)) = block.end {
-                    self.grow_return(q, after);
+                    self.grow_after(q, after);
+                } else if let Some(name) = Self::unknown_callee(block.end) {
+                    let falls_out = info.tails.get(tail).is_some_and(|t| t.0 == b);
+                    match block.end {
+                        End::TailCall | End::Dispatch => {
+                            self.grow_expected(name, self.at_return(p));
+                        }
+                        // The next procedure stands there, so the callee does not return.
+                        _ if falls_out => {}
+                        _ => self.grow_expected(name, after),
+                    }
                 }
                 let live = block.effects.before(self.across(block, after));
                 let cell = &self.live_in[b.index()];
@@ -411,8 +517,10 @@ impl Solver<'_> {
         }
         let returns = self.at_return(p);
         for (_, callee) in &info.tails {
-            if let Callee::Known(_, q) = callee {
-                self.grow_return(*q, returns);
+            match *callee {
+                Callee::Known(_, q) => self.grow_after(q, returns),
+                Callee::Import(name) => self.grow_expected(name, returns),
+                Callee::Unknown => {}
             }
         }
         if entry_grew {

@@ -153,6 +153,52 @@ fn pointers_keep_arguments_alive_and_returns_in_disguise_everything() {
     });
 }
 
+/// A procedure whose address is taken, and a call through a pointer after which `rest` runs.
+fn pointed(callee: &str, rest: &str) -> String {
+    start(&format!(
+        "lea rbx,f[rip]\nmov [rsp-8],rbx\ncall rbx\n{rest}\nmov eax,60\nud2"
+    )) + &procedure("f", callee)
+}
+
+#[test]
+fn what_is_read_after_a_call_through_a_pointer_is_live_at_returns() {
+    let callee = "mov r9d,3\nmov r8d,r9d\nlea rax,[r8+r9]\nmov r8d,0\nmov ecx,r8d\nret";
+    with_live("read", &pointed(callee, "add rdi,r9"), |cfg, live| {
+        let at_return = before(cfg, live, "f", 5);
+        assert!(at_return.contains(RegSet::gpr(9) | RDI), "{at_return:?}");
+        assert!(!at_return.intersects(R8), "{at_return:?}");
+        let call = before(cfg, live, "_start", 2);
+        assert!(call.contains(RegSet::gpr(9) | RDI));
+    });
+    with_live("unread", &pointed(callee, "nop"), |cfg, live| {
+        let at_return = before(cfg, live, "f", 5);
+        assert!(!at_return.intersects(R8 | RegSet::gpr(9)), "{at_return:?}");
+    });
+}
+
+#[test]
+fn what_a_procedure_leaves_alone_or_restores_is_live_at_returns_to_unknown_callers() {
+    let callee = "push r8\nmov r8d,1\nmov eax,r8d\npop r8\nret";
+    with_live("kept-by-pointer", &pointed(callee, "nop"), |cfg, live| {
+        assert!(before(cfg, live, "f", 0).contains(R8 | R11 | RSI));
+        assert!(!before(cfg, live, "f", 1).intersects(R8));
+        assert!(before(cfg, live, "f", 4).contains(R8 | R11 | RSI));
+        assert!(!before(cfg, live, "f", 4).intersects(RegSet::FLAGS));
+    });
+    let carry = "mov eax,1\nstc\nret";
+    with_live("carry-by-pointer", &pointed(carry, "nop"), |cfg, live| {
+        assert!(before(cfg, live, "f", 2).contains(RegSet::CF));
+    });
+}
+
+#[test]
+fn what_is_set_and_not_read_is_for_the_callee() {
+    let program = start("mov rbx,[rsp]\nmovq xmm9,rbx\nnop\ncall rbx\nmov eax,60\nud2");
+    with_live("for-callee", &program, |cfg, live| {
+        assert!(before(cfg, live, "_start", 2).contains(RegSet::xmm(9)));
+    });
+}
+
 #[test]
 fn a_system_call_reads_its_arguments_and_changes_two_registers() {
     let program = start("mov eax,39\nsyscall\nmov edi,eax\nmov eax,60\nsyscall\nud2");

@@ -14,6 +14,7 @@ use super::inline;
 use super::part::Part;
 use super::points::{Around, Points};
 use super::prepare::Routine;
+use super::private_stack::PrivateStack;
 use super::return_address;
 use super::shared;
 use super::site::{self, Point, SiteCall};
@@ -25,12 +26,12 @@ use crate::cfg::Cfg;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
-use crate::live::{EffectsOf, Live, RegSet, is_free_below};
+use crate::live::{EffectsOf, Foreign, Live, RegSet, is_free_below};
 use crate::tool::operand::{At, When};
 use crate::tool::value::{Selected, Taken, Value};
 use crate::tool::{Argument, Call, Calls};
 use crate::tool::{CallPlace, Scope};
-use crate::x86::ControlFlow;
+use crate::x86::{ControlFlow, InstructionInfoFactory};
 
 /// Number of procedures in one piece of parallel work.
 const CHUNK: usize = 64;
@@ -57,6 +58,10 @@ pub struct Planner<'a> {
     pub routines: &'a HashMap<u64, Routine>,
     pub bodies: Option<&'a Specialiser<'a>>,
     pub exits: Option<Exits>,
+    /// See [`super::Options::apart`].
+    pub apart: Option<u64>,
+    /// True if the program may have the processor check alignment.
+    pub unchecked: bool,
     pub home: Home,
     /// Index of the object.
     pub object: usize,
@@ -69,18 +74,18 @@ pub struct Planner<'a> {
 }
 
 /// Storage that is reused from block to block.
-#[derive(Default)]
 struct Scratch {
     effects_of: EffectsOf,
     live: Vec<RegSet>,
     around: Around,
+    info: InstructionInfoFactory,
 }
 
 impl Planner<'_> {
     /// Plans all calls; `plan` is empty at first.
     pub fn plan(&self, mut plan: Plan) -> Result<Plan> {
         let procs: Vec<ProcId> = (0..self.cfg.procs.len()).map(ProcId::from_index).collect();
-        let mut wrappers = Wrappers::on(self.threads.stack());
+        let mut wrappers = self.no_wrappers();
         let mut waves = procs.chunks(CHUNK * WAVE);
         let mut wave = waves.next().map(|procs| self.wave(procs));
         // The pieces of one wave are joined while those of the next wave are made.
@@ -125,6 +130,7 @@ impl Planner<'_> {
         }
         plan.thread_info = threads.info();
         plan.cell_info = threads.cells();
+        plan.has_private_stack = threads.private_stack().is_some();
         if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
             let enter = plan.add_shared(threads.emit_enter(wrapper));
             // An area needs no relocation.
@@ -158,9 +164,13 @@ impl Planner<'_> {
         chunks.map(|chunk| self.part(chunk)).collect()
     }
 
+    fn no_wrappers(&self) -> Wrappers {
+        Wrappers::on(self.threads.stack(), self.apart, self.unchecked)
+    }
+
     fn part(&self, procs: &[ProcId]) -> Result<Part> {
         let mut part = Part::default();
-        part.wrappers = Wrappers::on(self.threads.stack());
+        part.wrappers = self.no_wrappers();
         part.asm.by_address = assembler(self.home).by_address;
         let counters = |id: ProcId| {
             let insts = self.cfg.proc_insts(id);
@@ -168,7 +178,12 @@ impl Planner<'_> {
             self.flow.between(start, end)
         };
         part.reserve(procs.iter().map(|id| counters(*id).len()).sum());
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch {
+            effects_of: EffectsOf::default(),
+            live: Vec::new(),
+            around: Around::default(),
+            info: InstructionInfoFactory::new(),
+        };
         for &id in procs {
             let proc = self.cfg.proc(id);
             let any = self.points.any_in_proc(id);
@@ -177,6 +192,10 @@ impl Planner<'_> {
                 continue;
             }
             let free_below = any && is_free_below(self.image, self.cfg, id);
+            part.foreign = match any || !counters.is_empty() {
+                true => Foreign::of(self.image, self.cfg, id, &mut scratch.info),
+                false => Foreign::default(),
+            };
             for b in proc.blocks() {
                 if any && self.points.any_in_block(b) {
                     self.block(&mut part, &mut scratch, b, free_below, &mut counters)?;
@@ -202,19 +221,12 @@ impl Planner<'_> {
             effects_of,
             live,
             around,
+            ..
         } = scratch;
         live.clear();
         for (i, inst) in block.insts().enumerate() {
             self.points.around(b, inst, around);
-            let lists = [
-                &around.entry,
-                &around.before,
-                &around.before_transfer,
-                &around.if_taken,
-                &around.taken,
-                &around.after,
-            ];
-            if lists.iter().all(|l| l.is_empty()) {
+            if around.is_empty() {
                 self.quiet(part, b, inst, counters);
                 continue;
             }
@@ -234,6 +246,7 @@ impl Planner<'_> {
                 absolute: self.absolute,
                 is_piece: false,
                 free_below,
+                is_private: false,
             };
             let at = |position| InsertionPoint {
                 position,
@@ -358,8 +371,15 @@ impl Planner<'_> {
 
     fn emit(&self, part: &mut Part, counter: &edge_counts::Counter) {
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        self.flow.emit(&mut part.asm, counter);
+        let private = self.private_stack(part, counter.spot.inst, counter.spot.position);
+        self.flow.emit(&mut part.asm, counter, private);
         part.close(code, fixups, counter.spot.inst, counter.spot.position);
+    }
+
+    /// The stack for inserted code where rsp may lead to data.
+    fn private_stack(&self, part: &Part, inst: InstId, position: Position) -> Option<PrivateStack> {
+        let is_foreign = part.is_foreign(inst, position);
+        self.threads.private_stack().filter(|_| is_foreign)
     }
 
     /// A call with its arguments as values. `element` is the number of a gather's or scatter's element.
@@ -500,15 +520,26 @@ impl Planner<'_> {
             return Ok(());
         }
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+        let private = self.private_stack(part, here.inst, place.position);
+        if let Some(private) = private {
+            private.enter(&mut part.asm);
+        }
         let patches = match guard {
             None => Vec::new(),
             Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
             Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
         };
-        let emitted = site::emit(&mut part.asm, code, site, place.point, &mut part.wrappers);
+        let point = Point {
+            is_private: private.is_some(),
+            ..place.point
+        };
+        let emitted = site::emit(&mut part.asm, code, site, point, &mut part.wrappers);
         part.inlined += emitted.inlined as u64;
         for patch in patches {
             part.asm.land(patch);
+        }
+        if let Some(private) = private {
+            private.leave(&mut part.asm);
         }
         part.close_with_tail(code, fixups, here.inst, place.position, emitted.tail);
         Ok(())

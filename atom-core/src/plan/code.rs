@@ -7,7 +7,7 @@ use atom_abi::RunInfo;
 
 use super::sparse::Sparse;
 use crate::ids::{Address48, BlockId, InstId};
-use crate::x86::asm::{self, Shift};
+use crate::x86::asm::{self, Access, Shift};
 
 /// Symbolic target of a four-byte field of inserted code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,6 +203,8 @@ pub struct Plan {
     /// Places where inserted code moves the stack pointer, by ascending offset in `code`. Before the first
     /// change of a snippet the frame is `Below(0)`, and again at its end.
     pub shifts: Vec<Shift>,
+    /// Instructions of routines in line that may fault, by ascending offset in `code`.
+    pub accesses: Vec<Access>,
     /// Snippets that insertions name. One snippet may serve several insertions.
     pub snippets: Vec<Snippet>,
     /// Snippets that are placed once in the new text and called or jumped to.
@@ -222,6 +224,8 @@ pub struct Plan {
     pub original_return: Option<u32>,
     /// The runtime is told of the table of return addresses.
     pub maps_returns: bool,
+    /// The runtime looks up instruction boundaries of the new text.
+    pub maps_boundaries: bool,
     /// The `atom_abi::ThreadInfo` in `data`, if threads have data of their own.
     pub thread_info: Option<u32>,
     /// The `atom_abi::ThreadInfo` in `data`, if the tool has cells; also if the process has one thread.
@@ -229,6 +233,8 @@ pub struct Plan {
     /// The slot of `data_relocs` that must be relocated before any code of the program runs: the main
     /// block's own address.
     pub early_reloc: Option<u32>,
+    /// Inserted code has a stack of its own where rsp may lead to data.
+    pub has_private_stack: bool,
     /// Guards of pads, if the running thread's data is found through gs.
     pub guards: Option<Guards>,
     /// The table of `atom_abi::CountRange` in `data`, and its length.
@@ -241,7 +247,7 @@ pub struct Plan {
     pub totals: Option<Totals>,
     /// Number of calls that are not made because edges of the control flow are counted instead.
     pub calls_by_flow: u64,
-    /// Number of calls that the tool added, for the report.
+    /// Number of calls that the tool added to this object, for the report.
     pub calls_added: u64,
     /// Number of these calls whose routine stands in line.
     pub calls_inlined: u64,
@@ -257,8 +263,18 @@ pub struct Told<'a> {
     pub opaque: u64,
     /// First words of the command line that follows executed programs, each with a null behind it.
     pub follow: &'a [u8],
+    /// First words of the command line that instruments libraries when they are opened, each with a null behind it.
+    pub late: &'a [u8],
+    /// Path by which a program that is instrumented alone was named under `atom run`; may be empty.
+    pub named: &'a [u8],
+    /// Path of a symbolic link to its original; may be empty.
+    pub link: &'a [u8],
     /// Size in bytes of all known code, and of the part that is understood.
     pub code: [u64; 2],
+    /// Device and inode of the program's file under `atom run`, else zeros.
+    pub original: [u64; 2],
+    /// Name of the tool.
+    pub tool: &'a str,
 }
 
 impl Plan {
@@ -269,6 +285,10 @@ impl Plan {
             (offset_of!(RunInfo, record), told.record),
             (offset_of!(RunInfo, unseen), told.unseen.as_bytes()),
             (offset_of!(RunInfo, follow), told.follow),
+            (offset_of!(RunInfo, tool), told.tool.as_bytes()),
+            (offset_of!(RunInfo, late), told.late),
+            (offset_of!(RunInfo, named), told.named),
+            (offset_of!(RunInfo, link), told.link),
         ];
         self.data.grow(start + size_of::<RunInfo>());
         for (field, text) in texts {
@@ -281,10 +301,14 @@ impl Plan {
             self.data_relocs.push(slot as u32);
         }
         let [code, understood] = told.code;
+        let [device, inode] = told.original;
+        let original = offset_of!(RunInfo, original);
         for (field, number) in [
             (offset_of!(RunInfo, opaque), told.opaque),
             (offset_of!(RunInfo, code), code),
             (offset_of!(RunInfo, understood), understood),
+            (original, device),
+            (original + 8, inode),
         ] {
             self.data.write(start + field, &number.to_le_bytes());
         }
@@ -295,6 +319,24 @@ impl Plan {
     pub fn shifts_between(&self, start: u32, end: u32) -> usize {
         let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);
         index(end) - index(start)
+    }
+
+    /// True if any of these fixups may belong to a call of shared code or of a routine.
+    pub fn calls(&self, fixups: &Range<u32>) -> bool {
+        let fixups = &self.fixups[fixups.start as usize..fixups.end as usize];
+        fixups.iter().any(|f| {
+            use Target as T;
+            matches!(
+                f.target,
+                T::Shared(_) | T::OriginalReturn | T::Analysis(_) | T::Slot(_)
+            )
+        })
+    }
+
+    /// The instructions of routines in a snippet that may fault.
+    pub fn accesses_of(&self, snippet: &Snippet) -> &[Access] {
+        let index = |end: u32| self.accesses.partition_point(|a| a.at < end);
+        &self.accesses[index(snippet.code.start)..index(snippet.code.end)]
     }
 
     /// The changes of frame in a snippet.

@@ -5,6 +5,8 @@ use std::ops::Range;
 use atom_abi::{CountRange, STACK_SIZE, THREAD_HEADER, THREAD_THIS, ThreadInfo};
 use rustc_hash::FxHashMap;
 
+use super::kept::{Fixed, Late};
+use super::private_stack::PRIVATE_SIZE;
 use super::sparse::Sparse;
 use crate::error::{Error, Result};
 use crate::tool::{Argument, Calls, ThreadData};
@@ -16,6 +18,10 @@ pub struct ThreadPlace {
     pub block: u32,
     /// The `ThreadInfo`.
     pub info: u32,
+    /// Size of a block in bytes.
+    pub size: u32,
+    /// True if the tool or its counters have data in a block, or routines a stack.
+    pub has_data: bool,
 }
 
 /// The plan's data and the place of each argument in it.
@@ -33,6 +39,11 @@ pub struct Data {
     pub counts: Vec<Range<u32>>,
     /// Place of per-thread data, if there is any, once it is placed.
     pub threads: Option<ThreadPlace>,
+    /// Places that are reserved for what lies at the same place whenever a library is added.
+    pub fixed: Option<Fixed>,
+    /// Offsets of the records of the arguments that may be replaced, in the order of the arguments; kept if libraries may be
+    /// added.
+    pub records: Vec<u32>,
 }
 
 /// Alignment of contents in bytes: the size of the widest element there can be.
@@ -41,16 +52,29 @@ const ALIGN: usize = 16;
 impl Data {
     /// Lays out all arguments. The data that the tool placed comes first;
     /// equal contents and equal records are kept once.
-    pub fn build(calls: &Calls) -> Result<Self> {
+    pub fn build(calls: &Calls, late: &Late<'_>) -> Result<Self> {
         let mut data = Self {
             bytes: Sparse::copy_of(&calls.placed),
             counts: calls.counts.clone(),
             ..Self::default()
         };
+        data.fixed = late.fixed(calls);
+        if let Some(fixed) = data.fixed {
+            data.bytes.grow(fixed.rest as usize);
+        }
+        let replaceable = late.replaceable(calls);
         let mut contents: FxHashMap<&[u8], u32> = FxHashMap::default();
         let mut records: FxHashMap<(u32, u64), u32> = FxHashMap::default();
         data.offsets.reserve(calls.args.len());
-        for argument in &calls.args {
+        for (number, argument) in calls.args.iter().enumerate() {
+            let is_record = matches!(argument, Argument::Str(..) | Argument::Array(..));
+            if is_record && replaceable.binary_search(&(number as u32)).is_ok() {
+                // A record of its own, which is replaced when a library is added.
+                let at = data.own_record(calls, argument, &mut contents)?;
+                data.records.push(at);
+                data.offsets.push(at);
+                continue;
+            }
             let offset = match *argument {
                 Argument::Str(start, end) | Argument::CStr(start, end) => {
                     let bytes = slice(calls, start, end)?;
@@ -79,8 +103,11 @@ impl Data {
             };
             data.offsets.push(offset);
         }
-        data.thread_data =
-            data.bytes.len().next_multiple_of(THREAD_HEADER) as u32 + THREAD_HEADER as u32;
+        let block = match data.fixed {
+            Some(fixed) => fixed.block,
+            None => data.bytes.len().next_multiple_of(THREAD_HEADER) as u32,
+        };
+        data.thread_data = block + THREAD_HEADER as u32;
         for (argument, offset) in calls.args.iter().zip(&mut data.offsets) {
             if let Argument::ThreadData(_) = argument {
                 *offset += data.thread_data;
@@ -88,6 +115,24 @@ impl Data {
         }
         data.check_size()?;
         Ok(data)
+    }
+
+    /// Adds the contents of a string or an array and a record that no other argument has; returns the record's offset.
+    fn own_record<'a>(
+        &mut self,
+        calls: &'a Calls,
+        argument: &Argument,
+        contents: &mut FxHashMap<&'a [u8], u32>,
+    ) -> Result<u32> {
+        let (start, end, size) = match *argument {
+            Argument::Array(start, end, size) => (start, end, size.max(1)),
+            Argument::Str(start, end) => (start, end, 1),
+            _ => return Err(bad("a record was wanted for a number")),
+        };
+        let bytes = slice(calls, start, end)?;
+        let at = self.contents(contents, bytes);
+        let count = bytes.len() as u64 / u64::from(size);
+        Ok(self.record(&mut FxHashMap::default(), at, count))
     }
 
     /// The view of a part of the calls: the places of their arguments, without contents.
@@ -113,6 +158,17 @@ impl Data {
         start
     }
 
+    /// As [`Data::reserve_counts`], for the counters of edges, which have a place of their own if libraries may be added.
+    pub fn reserve_edges(&mut self, size: usize) -> u32 {
+        match self.fixed {
+            Some(fixed) => {
+                self.counts.push(fixed.edges..fixed.edges + size as u32);
+                fixed.edges
+            }
+            None => self.reserve_counts(size),
+        }
+    }
+
     /// Writes the table of all counts; returns its offset and the number of its entries.
     pub fn place_counts(&mut self) -> (u32, usize) {
         let counts = std::mem::take(&mut self.counts);
@@ -128,16 +184,8 @@ impl Data {
 
     /// Lays out the main block and the `ThreadInfo`. Each block gets `cells` further cells, which are
     /// summed at the end. Returns the offset of the first of them in the main block.
-    /// With `stacks`, each thread has a stack for analysis routines, and a block in any case.
-    pub fn place_threads(
-        &mut self,
-        threads: &ThreadData,
-        cells: usize,
-        stacks: bool,
-    ) -> Option<u32> {
-        if threads.len == 0 && !stacks {
-            return None;
-        }
+    /// With `stacks`, each thread has a stack for analysis routines.
+    pub fn place_threads(&mut self, threads: &ThreadData, cells: usize, stacks: bool) -> u32 {
         const HEADER: u32 = THREAD_HEADER as u32;
         let reserve = |bytes: &mut Sparse, len: usize| {
             let at = bytes.len().next_multiple_of(THREAD_HEADER);
@@ -145,8 +193,11 @@ impl Data {
             at as u32
         };
         let more = (HEADER + threads.len).next_multiple_of(HEADER);
-        let size = (more + 8 * cells as u32).next_multiple_of(HEADER);
-        let block = reserve(&mut self.bytes, size as usize);
+        let size = (more + 8 * cells as u32).next_multiple_of(HEADER) + PRIVATE_SIZE;
+        let (block, size) = match self.fixed {
+            Some(fixed) => (fixed.block, fixed.block_size),
+            None => (reserve(&mut self.bytes, size as usize), size),
+        };
         debug_assert_eq!(block + HEADER, self.thread_data);
         for (offset, range) in &threads.initial {
             let at = (block + HEADER + offset) as usize;
@@ -165,6 +216,8 @@ impl Data {
         let sums = threads.sums.iter().map(|r| (r.start, r.end - r.start));
         let sums = table(&mut sums.chain((cells != 0).then_some(counters)));
         let initial = table(&mut threads.initial.iter().map(|(at, r)| (*at, r.end - r.start)));
+        let pieces = threads.pieces.iter().map(|piece| (piece.start, piece.size));
+        let pieces = table(&mut pieces.chain((cells != 0).then_some(counters)));
         let contents = reserve(&mut self.bytes, 0);
         self.bytes.extend(&threads.contents);
         let info = reserve(&mut self.bytes, size_of::<ThreadInfo>());
@@ -179,8 +232,10 @@ impl Data {
             (threads.initial.len() as u64, false),
             (contents.into(), true),
             (if stacks { STACK_SIZE as u64 } else { 0 }, false),
+            (pieces, true),
+            (threads.pieces.len() as u64 + u64::from(cells != 0), false),
         ];
-        const { assert!(size_of::<ThreadInfo>() == 9 * 8) };
+        const { assert!(size_of::<ThreadInfo>() == 11 * 8) };
         for (slot, (value, is_address)) in (info..).step_by(8).zip(fields) {
             self.bytes.write(slot as usize, &value.to_le_bytes());
             if is_address {
@@ -190,8 +245,14 @@ impl Data {
         let this = block as usize + THREAD_THIS;
         self.bytes.write(this, &u64::from(block).to_le_bytes());
         self.relocs.push(block + THREAD_THIS as u32);
-        self.threads = Some(ThreadPlace { block, info });
-        Some(block + more)
+        let has_data = threads.len != 0 || cells != 0 || stacks;
+        self.threads = Some(ThreadPlace {
+            block,
+            info,
+            size,
+            has_data,
+        });
+        block + more
     }
 
     /// Checks that all of the data can be addressed by 32-bit offsets.

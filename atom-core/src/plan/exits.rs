@@ -32,7 +32,7 @@ use crate::tool::value::Value;
 use crate::x86::ControlFlow;
 use crate::x86::Register;
 use crate::x86::abi::RED_ZONE;
-use crate::x86::asm::{Cond, Gpr};
+use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 /// Functions that end the process without running its finalisers.
 const ENDING: [&str; 9] = [
@@ -61,6 +61,26 @@ const EXECUTING: [(&str, Exec); 9] = [
     ("execveat", Exec::Other),
 ];
 
+/// Functions of the C library by which a program that is instrumented alone writes to its own text, and the numbers of
+/// their system calls.
+const CHANGING: [(&str, i32); 15] = [
+    ("mprotect", libc::SYS_mprotect as i32),
+    ("pkey_mprotect", libc::SYS_pkey_mprotect as i32),
+    ("mmap", libc::SYS_mmap as i32),
+    ("mmap64", libc::SYS_mmap as i32),
+    ("open", libc::SYS_open as i32),
+    ("open64", libc::SYS_open as i32),
+    ("openat", libc::SYS_openat as i32),
+    ("openat64", libc::SYS_openat as i32),
+    ("creat", libc::SYS_creat as i32),
+    ("lseek", libc::SYS_lseek as i32),
+    ("lseek64", libc::SYS_lseek as i32),
+    ("pwrite", libc::SYS_pwrite64 as i32),
+    ("pwrite64", libc::SYS_pwrite64 as i32),
+    ("process_vm_writev", libc::SYS_process_vm_writev as i32),
+    ("ptrace", libc::SYS_ptrace as i32),
+];
+
 /// Second argument of the runtime's `exec`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exec {
@@ -76,13 +96,36 @@ pub enum Exec {
 const SYS_EXIT: i32 = libc::SYS_exit as i32;
 const SYS_EXIT_GROUP: i32 = libc::SYS_exit_group as i32;
 /// Numbers of system calls that name a file: those that open files are made by the program interpreter
-/// for objects, those that read links by all objects, perhaps for `/proc/self/exe`.
+/// for objects, and by all objects perhaps to change the program's own file; those that read links by all objects, perhaps
+/// for `/proc/self/exe`.
 const OPENING: [i32; 2] = [libc::SYS_open as i32, libc::SYS_openat as i32];
 const READING_LINKS: [i32; 2] = [libc::SYS_readlink as i32, libc::SYS_readlinkat as i32];
-/// Numbers of the system calls by which the program interpreter maps and unmaps objects.
+/// Numbers of the other system calls that may empty a file: the program's own file is not to be changed.
+const CHANGING_FILES: [i32; 3] = [
+    libc::SYS_creat as i32,
+    libc::SYS_truncate as i32,
+    libc::SYS_openat2 as i32,
+];
+/// Numbers of the system calls by which a process may write to its own text.
+const WRITING_TEXT: [i32; 8] = [
+    libc::SYS_mprotect as i32,
+    libc::SYS_pkey_mprotect as i32,
+    libc::SYS_lseek as i32,
+    libc::SYS_pwrite64 as i32,
+    libc::SYS_pwritev as i32,
+    libc::SYS_pwritev2 as i32,
+    libc::SYS_process_vm_writev as i32,
+    libc::SYS_ptrace as i32,
+];
+/// Numbers of the system calls that start tasks, which may share the thread pointer.
+const STARTING: [i32; 2] = [libc::SYS_clone as i32, libc::SYS_clone3 as i32];
+/// Flags of [`OPENING`] of which one is set where a file is opened to be changed.
+const TO_BE_CHANGED: i32 = libc::O_ACCMODE | libc::O_TRUNC;
+/// Numbers of the system calls by which the program interpreter maps and unmaps objects. Others may map over
+/// text by the first of them. Static programs may unmap the stack of a thread that ends by the second.
 const MAPPING: [i32; 2] = [libc::SYS_mmap as i32, libc::SYS_munmap as i32];
-/// Number of the system call that sets what a signal does.
-const SYS_RT_SIGACTION: i32 = libc::SYS_rt_sigaction as i32;
+/// Numbers of the system calls that set what a signal does, and that return from its handler.
+const OF_SIGNALS: [i32; 2] = [libc::SYS_rt_sigaction as i32, libc::SYS_rt_sigreturn as i32];
 /// Numbers of the system calls by which a process forbids itself system calls.
 const FORBIDDING: [i32; 2] = [libc::SYS_prctl as i32, libc::SYS_seccomp as i32];
 /// Numbers of the system calls that replace the process's program.
@@ -111,21 +154,32 @@ const CALLED: Arguments = Arguments {
 fn looked_at(kind: ObjectKind, is_whole: bool, follows: bool) -> Vec<i32> {
     let mut numbers = Vec::new();
     if is_whole {
-        numbers.extend(READING_LINKS);
-        numbers.push(SYS_RT_SIGACTION);
-        if kind == ObjectKind::Interpreter {
-            numbers.extend(OPENING);
-            numbers.extend(MAPPING);
+        match kind {
+            ObjectKind::Interpreter => numbers.extend(MAPPING),
+            _ => numbers.push(MAPPING[0]),
         }
     }
     if is_whole || kind.is_static() {
+        numbers.extend(READING_LINKS);
+        numbers.extend(OF_SIGNALS);
         numbers.extend(FORBIDDING);
+        numbers.extend(OPENING);
+        numbers.extend(CHANGING_FILES);
+        numbers.extend(WRITING_TEXT);
+        numbers.extend(STARTING);
+        numbers.push(SYS_EXIT);
+        if !is_whole {
+            numbers.extend(MAPPING);
+        }
     }
     if follows && (is_whole || kind.is_static()) {
         numbers.extend([SYS_EXECVE, SYS_EXECVEAT]);
     }
     numbers
 }
+
+/// Most numbers of system calls that are compared before a `jrcxz`, which reaches 127 bytes.
+const NEAR_NUMBERS: usize = 8;
 
 /// The hooks of a program.
 pub struct Exits {
@@ -140,6 +194,8 @@ pub struct Exits {
     /// these calls; `None` if there are none.
     looks: Option<(u64, Vec<i32>)>,
     is_static: bool,
+    /// True in the program interpreter, which opens libraries.
+    opens_objects: bool,
 }
 
 fn hook_of(name: &str) -> Option<Hook> {
@@ -149,6 +205,9 @@ fn hook_of(name: &str) -> Option<Hook> {
     }
     if name == "syscall" {
         return Some(Hook::Syscall(CALLED));
+    }
+    if let Some((_, number)) = CHANGING.iter().find(|(changing, _)| *changing == name) {
+        return Some(Hook::Called(*number));
     }
     let exec = EXECUTING.iter().find(|e| e.0 == name)?;
     Some(Hook::Exec(exec.1))
@@ -176,9 +235,9 @@ impl Exits {
             is_whole,
             looks: options
                 .system_call
-                .map(|routine| (routine, looked_at(image.kind, is_whole, options.follows)))
-                .filter(|(_, numbers)| !numbers.is_empty()),
+                .map(|routine| (routine, looked_at(image.kind, is_whole, options.follows))),
             is_static: image.kind.is_static(),
+            opens_objects: image.kind == ObjectKind::Interpreter,
         })
     }
 
@@ -241,21 +300,72 @@ impl Exits {
                     absolute: false,
                     is_piece: false,
                     free_below,
+                    is_private: false,
                 };
                 // Calls without bodies have no tail.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }
-            Hook::Syscall(arguments) => {
+            Hook::Called(number) => {
                 let red_zone = if free_below { 0 } else { RED_ZONE };
                 asm.move_stack(-red_zone);
-                self.emit_syscall(arguments, asm, wrappers);
+                asm.push_flags();
+                let condition = self.condition(number);
+                let skip = condition.map(|(flags, mask)| {
+                    // The fourth argument of a function is in another register.
+                    let flags = if flags == Gpr::R10 { Gpr::RCX } else { flags };
+                    asm.test_low(flags, mask);
+                    asm.jump_if(Cond::E)
+                });
+                self.call_look(Some(number), red_zone, asm, wrappers);
+                skip.into_iter().for_each(|skip| asm.land(skip));
+                asm.pop_flags();
                 asm.move_stack(red_zone);
+            }
+            Hook::Syscall(arguments) => {
+                let skip = (arguments == MADE).then(|| self.emit_choice(asm));
+                let red_zone = if free_below { 0 } else { RED_ZONE };
+                asm.move_stack(-red_zone);
+                self.emit_syscall(arguments, red_zone, asm, wrappers);
+                asm.move_stack(red_zone);
+                if let Some(skip) = skip {
+                    asm.land(skip);
+                }
             }
         }
     }
 
+    /// Emits the way around a hook for system calls that have none. It changes rcx alone, as the instruction does. It
+    /// leaves the stack alone: a thread may have unmapped its own, and rsp may be any number.
+    fn emit_choice(&self, asm: &mut Asm) -> Patch {
+        let mut numbers: Vec<i32> = self.numbers().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut hooked = Vec::new();
+        for near in numbers.chunks(NEAR_NUMBERS) {
+            let mut found = Vec::new();
+            for number in near {
+                asm.lea32(Gpr::RCX, Mem::at(Gpr::RAX, -number));
+                found.push(asm.jump_if_rcx_zero(false));
+            }
+            let others = asm.jump();
+            found.into_iter().for_each(|jump| asm.land(jump));
+            hooked.push(asm.jump());
+            asm.land(others);
+        }
+        let skip = asm.jump();
+        hooked.into_iter().for_each(|jump| asm.land(jump));
+        skip
+    }
+
     /// Emits a hook before a system call. System calls are slow, so saving all flags costs nothing.
-    fn emit_syscall(&self, arguments: Arguments, asm: &mut Asm, wrappers: &mut Wrappers) {
+    /// `red_zone` is the number of bytes by which rsp is lower than the program's.
+    fn emit_syscall(
+        &self,
+        arguments: Arguments,
+        red_zone: i32,
+        asm: &mut Asm,
+        wrappers: &mut Wrappers,
+    ) {
         asm.push_flags();
         let mut ends = vec![(SYS_EXIT_GROUP, None)];
         if self.thread_exit_ends {
@@ -268,7 +378,13 @@ impl Exits {
         for number in self.looks.iter().flat_map(|l| &l.1) {
             asm.compare_low(arguments.number, *number);
             let skip = asm.jump_if(Cond::NE);
-            self.emit_look(arguments, asm, wrappers);
+            let condition = self.condition(*number).filter(|_| arguments == MADE);
+            let skip_others = condition.map(|(flags, mask)| {
+                asm.test_low(flags, mask);
+                asm.jump_if(Cond::E)
+            });
+            self.emit_look(arguments, red_zone, asm, wrappers);
+            skip_others.into_iter().for_each(|skip| asm.land(skip));
             asm.land(skip);
         }
         for (number, exec) in ends {
@@ -292,37 +408,91 @@ impl Exits {
         asm.pop_flags();
     }
 
+    /// True if the runtime sees all system calls on what signals do, so that it looks up instructions of the object's new text.
+    pub fn sees_signals(&self) -> bool {
+        let numbers = self.looks.as_ref().map(|l| &l.1[..]).unwrap_or_default();
+        OF_SIGNALS.iter().all(|n| numbers.contains(n))
+    }
+
+    /// The register and the flags of which one has to be set if the runtime is to look at a system call.
+    fn condition(&self, number: i32) -> Option<(Gpr, i32)> {
+        let number = libc::c_long::from(number);
+        match number {
+            libc::SYS_open if !self.opens_objects => Some((Gpr::RSI, TO_BE_CHANGED)),
+            libc::SYS_openat if !self.opens_objects => Some((Gpr::RDX, TO_BE_CHANGED)),
+            libc::SYS_mprotect | libc::SYS_pkey_mprotect => Some((Gpr::RDX, libc::PROT_WRITE)),
+            libc::SYS_clone => Some((Gpr::RDI, libc::CLONE_VM)),
+            libc::SYS_mmap if !self.opens_objects => Some((Gpr::R10, libc::MAP_FIXED)),
+            _ => None,
+        }
+    }
+
     /// The numbers of all system calls that have a hook.
     fn numbers(&self) -> impl Iterator<Item = i32> {
-        let ends = [SYS_EXIT_GROUP, SYS_EXIT, SYS_EXECVE, SYS_EXECVEAT];
+        let exit = self.thread_exit_ends.then_some(SYS_EXIT);
+        let exec = self.exec.map(|_| [SYS_EXECVE, SYS_EXECVEAT]);
+        let ends = [SYS_EXIT_GROUP].into_iter().chain(exit);
+        let ends = ends.chain(exec.into_iter().flatten());
         let looks = self.looks.iter().flat_map(|l| l.1.iter().copied());
         ends.into_iter().chain(looks)
     }
 
     /// Emits the call of the routine that looks at the arguments of a system call and may change them.
-    fn emit_look(&self, arguments: Arguments, asm: &mut Asm, wrappers: &mut Wrappers) {
+    /// Between the stack of [`Self::emit_syscall`] and rsp lie the flags.
+    fn emit_look(
+        &self,
+        arguments: Arguments,
+        red_zone: i32,
+        asm: &mut Asm,
+        wrappers: &mut Wrappers,
+    ) {
+        // Else a function of libc makes the call, and its own instruction has a hook.
+        if arguments == MADE {
+            self.call_look(None, red_zone, asm, wrappers);
+        }
+    }
+
+    /// Emits the call of that routine, with the arguments of the instruction `syscall`, or with those of a function
+    /// that makes the system call `called`.
+    fn call_look(
+        &self,
+        called: Option<i32>,
+        red_zone: i32,
+        asm: &mut Asm,
+        wrappers: &mut Wrappers,
+    ) {
         let Some((routine, _)) = self.looks else {
             return;
         };
-        if arguments != MADE {
-            // A function of libc makes the call, and its own instruction has a hook.
-            return;
-        }
         // In memory they stand in the order of `atom_abi::SystemCall`.
         let registers = [
             Gpr::RAX,
             Gpr::RDI,
             Gpr::RSI,
             Gpr::RDX,
-            Gpr::R10,
+            if called.is_some() { Gpr::RCX } else { Gpr::R10 },
             Gpr::R8,
             Gpr::R9,
         ];
+        let words = 8 * registers.len() as i32;
         asm.clear_direction();
-        registers.iter().rev().for_each(|r| asm.push(*r));
+        // The place of the stack pointer.
+        asm.push(Gpr::RAX);
+        // The number of a function's call goes below: rax has the number of its arguments in vector registers.
+        let first = usize::from(called.is_some());
+        registers[first..].iter().rev().for_each(|r| asm.push(*r));
+        if let Some(number) = called {
+            asm.push_imm(number);
+        }
+        asm.lea(Gpr::RDI, Mem::at(Gpr::RSP, words + 16 + red_zone));
+        asm.store(Mem::at(Gpr::RSP, words), Gpr::RDI);
         asm.mov(Gpr::RDI, Gpr::RSP);
         asm.call(Target::Shared(wrappers.whole(routine)));
-        registers.iter().for_each(|r| asm.pop(*r));
+        if called.is_some() {
+            asm.move_stack(8);
+        }
+        registers[first..].iter().for_each(|r| asm.pop(*r));
+        asm.move_stack(8);
     }
 }
 
@@ -335,4 +505,6 @@ pub enum Hook {
     Syscall(Arguments),
     /// The process may become another program here.
     Exec(Exec),
+    /// A function that makes the system call of this number.
+    Called(i32),
 }

@@ -15,9 +15,11 @@ mod detour;
 mod edge_counts;
 mod exits;
 mod inline;
+pub mod kept;
 mod part;
 pub(crate) mod points;
 mod prepare;
+mod private_stack;
 pub(crate) mod return_address;
 mod shared;
 mod site;
@@ -30,12 +32,12 @@ mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
-pub use crate::x86::asm::{Frame, Shift};
+pub use crate::x86::asm::{Access, Frame, Shift};
 pub use code::{
     Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals,
 };
 pub use sparse::Sparse;
-pub use threads::{FORKED, ThreadAccess, ThreadOptions};
+pub use threads::{FORKED, ThreadAccess, ThreadOptions, ThreadWants};
 pub use whole::{Unit, Whole};
 
 /// Registers and flags that an analysis routine, with all that it calls, may change.
@@ -56,6 +58,8 @@ pub struct Clobbers {
     pub is_leaf: bool,
     /// True if it needs the stack aligned as the ABI demands.
     pub needs_alignment: bool,
+    /// True if it needs much of the stack, or nobody knows how much: then it runs on a stack of the runtime's.
+    pub is_apart: bool,
 }
 
 impl Clobbers {
@@ -67,11 +71,19 @@ impl Clobbers {
         mxcsr: true,
         is_leaf: false,
         needs_alignment: true,
+        is_apart: false,
     };
 }
 
 impl From<crate::analysis::Summary> for Clobbers {
     fn from(summary: crate::analysis::Summary) -> Self {
+        if !summary.fits_program_stack() {
+            // The runtime goes to the other stack.
+            return Self {
+                is_apart: true,
+                ..Self::EVERYTHING
+            };
+        }
         Self {
             gprs: summary.gprs,
             xmms: summary.xmms,
@@ -79,9 +91,13 @@ impl From<crate::analysis::Summary> for Clobbers {
             mxcsr: summary.fp,
             is_leaf: summary.leaf,
             needs_alignment: summary.aligned_stack,
+            is_apart: false,
         }
     }
 }
+
+/// Export of the runtime that calls a routine on a stack of the runtime's.
+pub const APART: &str = "__atom_apart";
 
 /// Options of planning.
 #[derive(Clone, Copy, Default)]
@@ -101,6 +117,9 @@ pub struct Options<'a> {
     /// True if the program can have more than one thread, so that the end of a thread need not be the end
     /// of the process.
     pub may_have_threads: bool,
+    /// Address of the runtime's function in the tool's file that calls a routine on another stack. `None`: all routines run
+    /// on the program's.
+    pub apart: Option<u64>,
     /// How per-thread data is found.
     pub threads: ThreadOptions,
     /// Makes the bodies that stand in line. `None`: all routines are called.

@@ -2,9 +2,10 @@
 //! parts are joined to one plan in the order of the procedures.
 
 use super::wrapper::Wrappers;
-use super::{Fixup, Insertion, Plan, Position, Shift, Snippet, Target};
+use super::{Fixup, Insertion, Plan, Position, Snippet, Target};
 use crate::error::{Error, Result};
 use crate::ids::InstId;
+use crate::live::Foreign;
 use crate::plan::code::Asm;
 use crate::tool::Calls;
 
@@ -12,7 +13,6 @@ impl Plan {
     /// What the calls say of all plans.
     pub(super) fn first(calls: &Calls) -> Self {
         Self {
-            calls_added: calls.calls.len() as u64,
             maps_returns: calls.maps_returns,
             ..Self::default()
         }
@@ -35,7 +35,7 @@ impl Plan {
         let fixups = self.fixups.len() as u32;
         self.code.extend_from_slice(&asm.code);
         self.fixups.extend_from_slice(&asm.fixups);
-        self.add_shifts(&asm.shifts, code);
+        self.add_notes(&asm, code);
         Snippet {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
@@ -44,12 +44,11 @@ impl Plan {
         }
     }
 
-    fn add_shifts(&mut self, shifts: &[Shift], code: u32) {
-        let placed = shifts.iter().map(|s| Shift {
-            at: s.at + code,
-            ..*s
-        });
-        self.shifts.extend(placed);
+    /// Adds the shifts and accesses of code that has been appended at the offset `code`.
+    fn add_notes(&mut self, asm: &Asm, code: u32) {
+        self.shifts.extend(asm.shifts.iter().map(|s| s.moved(code)));
+        self.accesses
+            .extend(asm.accesses.iter().map(|a| a.moved(code)));
     }
 
     pub(super) fn add_shared(&mut self, asm: Asm) -> u32 {
@@ -78,7 +77,7 @@ impl Plan {
             .map(|w| wrappers.index(*w))
             .collect();
         self.code.extend_from_slice(&part.asm.code);
-        self.add_shifts(&part.asm.shifts, code);
+        self.add_notes(&part.asm, code);
         self.fixups
             .extend(part.asm.fixups.iter().map(|f| match f.target {
                 Target::Shared(i) => Fixup {
@@ -112,6 +111,18 @@ pub(super) struct Part {
     pub(super) wrappers: Wrappers,
     /// Number of calls whose routine stands in line.
     pub(super) inlined: u64,
+    /// Where rsp may lead to data in the procedure that is being planned.
+    pub(super) foreign: Foreign,
+}
+
+impl Part {
+    /// True if rsp may lead to data at a position of an instruction of the procedure.
+    pub(super) fn is_foreign(&self, inst: InstId, position: Position) -> bool {
+        match position {
+            Position::Entry | Position::Before => self.foreign.before(inst),
+            Position::After | Position::Taken => self.foreign.after(inst),
+        }
+    }
 }
 
 impl Part {
@@ -158,7 +169,7 @@ impl Part {
             ..*f
         };
         self.asm.fixups.extend(tail.fixups.iter().map(moved));
-        self.asm.add_shifts(&tail.shifts, main);
+        self.asm.add_notes(&tail, main);
         self.close(code, fixups, inst, position);
         if let Some(snippet) = self.snippets.last_mut() {
             snippet.tail = tail.code.len() as u32;

@@ -103,6 +103,21 @@ pub struct Around {
 }
 
 impl Around {
+    /// True if there is no call.
+    pub fn is_empty(&self) -> bool {
+        let lists = [
+            &self.entry,
+            &self.before,
+            &self.before_transfer,
+            &self.if_taken,
+            &self.taken,
+            &self.after,
+        ];
+        lists.iter().all(|l| l.is_empty())
+    }
+}
+
+impl Around {
     /// Removes all calls.
     fn clear(&mut self) {
         for list in [

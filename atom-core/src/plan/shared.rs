@@ -51,6 +51,7 @@ fn emit_detour(
             mxcsr: wrapper.mxcsr,
             is_leaf: false,
             needs_alignment: wrapper.align,
+            is_apart: wrapper.apart.is_some(),
         },
         body: bodies.and_then(|b| b.whole_body(wrapper.routine, &bounds)),
         values,
@@ -65,6 +66,7 @@ fn emit_detour(
         absolute,
         is_piece: true,
         free_below: true,
+        is_private: false,
     };
     let emitted = site::emit(asm, 0, &[call], point, wrappers);
     asm.ret_dropping(detour.back);

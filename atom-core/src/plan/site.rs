@@ -66,12 +66,17 @@ pub struct Point {
     pub is_piece: bool,
     /// True if the program keeps nothing below rsp.
     pub free_below: bool,
+    /// True if the code runs on a private stack, whose topmost word holds the program's rsp.
+    pub is_private: bool,
 }
 
 impl Point {
     /// Number of bytes below rsp in which the program may keep data.
     fn red_zone(&self) -> i32 {
-        if self.free_below { 0 } else { RED_ZONE }
+        match self.free_below || self.is_private {
+            true => 0,
+            false => RED_ZONE,
+        }
     }
 }
 
@@ -104,12 +109,12 @@ impl Emitted {
     pub fn join(self, asm: &mut Asm, base: usize) {
         let start = asm.code.len();
         asm.code.extend_from_slice(&self.tail.code);
-        let tail = self.tail.fixups.into_iter().map(|f| Fixup {
+        let tail = self.tail.fixups.iter().map(|f| Fixup {
             at: f.at + start as u32,
-            ..f
+            ..*f
         });
         asm.fixups.extend(tail);
-        asm.add_shifts(&self.tail.shifts, start as u32);
+        asm.add_notes(&self.tail, start as u32);
         let code = &mut asm.code;
         asm.fixups.retain(|fixup| {
             let target = match fixup.target {
@@ -144,7 +149,7 @@ pub fn emit(
         ..Needs::default()
     };
     loop {
-        let tail = Asm::new(asm.by_address);
+        let tail = asm.apart();
         let mut site = Site {
             asm,
             tail,
@@ -165,6 +170,9 @@ pub fn emit(
             aside: None,
             overflow: point.live.contains(RegSet::OF)
                 || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
+            reserved: Gpr::RSP.bit(),
+            spoilt: false,
+            spare: None,
         };
         site.run(calls);
         if site.found == needs {
@@ -260,7 +268,8 @@ struct Site<'a> {
     intact: u16,
     /// True while the arithmetic flags are the program's.
     flags_intact: bool,
-    /// Bytes from the program's rsp down to the present rsp.
+    /// Bytes from the program's rsp down to the present rsp. On a private stack, from the word that holds the program's
+    /// rsp.
     depth: i32,
     /// Depth in bytes of each saved register.
     slots: [i32; 16],
@@ -276,6 +285,13 @@ struct Site<'a> {
     aside: Option<u16>,
     /// True if OF is among the flags that are kept in ax.
     overflow: bool,
+    /// Mask of the registers that nothing may write to now: rsp, and those that keep flags or a register for
+    /// the program.
+    reserved: u16,
+    /// True if one of them was written to. A body that does so cannot stand at the point.
+    spoilt: bool,
+    /// Register that the computation of a value in a body may use besides its result.
+    spare: Option<Gpr>,
 }
 
 impl Site<'_> {
@@ -345,7 +361,9 @@ impl Site<'_> {
             }
             self.asm.flags_to_ax(self.overflow);
             self.flags_in_ax = !self.needs.calls;
-            if !self.flags_in_ax {
+            if self.flags_in_ax {
+                self.reserved |= Gpr::RAX.bit() | self.keeper.map_or(0, Gpr::bit);
+            } else {
                 self.push(Gpr::RAX);
                 self.flags_slot = self.depth;
             }
@@ -391,12 +409,26 @@ impl Site<'_> {
 
     /// Notes that a register gets a new value.
     fn overwrite(&mut self, reg: Gpr) {
+        self.spoilt |= self.reserved & reg.bit() != 0;
         self.intact &= !reg.bit();
         self.want(self.point.live.gpr_mask() & reg.bit());
     }
 
     fn is_intact(&self, reg: Gpr) -> bool {
         self.intact & reg.bit() != 0
+    }
+
+    /// The word that holds the program's rsp, if rsp leads to a private stack.
+    fn stored_rsp(&self) -> Option<Mem> {
+        self.point.is_private.then(|| self.slot(0))
+    }
+
+    /// True if a register's value at the point is read from memory.
+    fn is_loaded(&self, reg: Gpr) -> bool {
+        match reg {
+            Gpr::RSP => self.point.is_private,
+            other => !self.is_intact(other),
+        }
     }
 
     /// The word that holds the program's value of a register, if the register does not.
@@ -408,9 +440,10 @@ impl Site<'_> {
         Some(self.slot(self.slots[usize::from(reg.0)]))
     }
 
-    /// A register other than `to` that carries no argument.
+    /// A register other than `to` that carries no argument, and in a body no value.
     fn scratch(&mut self, to: Gpr) -> Gpr {
-        let scratch = if to == Gpr::RAX { Gpr(11) } else { Gpr::RAX };
+        let usual = if to == Gpr::RAX { Gpr(11) } else { Gpr::RAX };
+        let scratch = self.spare.unwrap_or(usual);
         self.overwrite(scratch);
         scratch
     }
@@ -616,9 +649,13 @@ impl Site<'_> {
                 None => self.asm.mov(to, reg),
                 Some(slot) => self.asm.load(to, slot),
             },
-            Value::Stack(change) => {
-                self.asm.lea(to, Mem::at(Gpr::RSP, self.depth + change));
-            }
+            Value::Stack(change) => match self.stored_rsp() {
+                Some(word) => {
+                    self.asm.load(to, word);
+                    self.asm.lea(to, Mem::at(to, change));
+                }
+                None => self.asm.lea(to, Mem::at(Gpr::RSP, self.depth + change)),
+            },
             Value::Direction => {
                 if self.flags_pushed {
                     self.asm.load(to, self.slot(self.flags_slot));
@@ -657,10 +694,20 @@ impl Site<'_> {
         let unsaved = gprs & keep & !self.needs.gprs;
         let xmms = clobbers.xmms & self.point.live.xmm_mask();
         let flags_saved = self.needs.flags || self.flags_pushed;
-        let flags_lost = clobbers.flags || clobbers.needs_alignment;
+        let unchecked = self.wrappers.unchecked;
+        let align = clobbers.needs_alignment || xmms != 0 || unchecked;
+        let flags_lost = clobbers.flags || align;
         let in_line = (gprs & keep).count_ones() <= MOST_SAVED_IN_LINE;
         let stack = self.wrappers.stack;
-        if in_line && stack.is_none() && xmms == 0 && !clobbers.mxcsr && !clobbers.needs_alignment {
+        let apart = self.wrappers.apart.filter(|_| clobbers.is_apart);
+        if in_line
+            && stack.is_none()
+            && apart.is_none()
+            && xmms == 0
+            && !unchecked
+            && !clobbers.mxcsr
+            && !clobbers.needs_alignment
+        {
             self.want(unsaved);
             if clobbers.flags && keep_flags && !self.flags_pushed {
                 self.found.flags = true;
@@ -683,10 +730,12 @@ impl Site<'_> {
             xmms,
             flags,
             mxcsr: clobbers.mxcsr,
-            align: clobbers.needs_alignment,
+            align,
+            unchecked,
             stack_words,
             yields: false,
             stack,
+            apart,
             detour: None,
         };
         let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };

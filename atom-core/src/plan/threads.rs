@@ -23,13 +23,14 @@ use rayon::prelude::*;
 
 use super::code::{Asm, Guards, Target};
 use super::data::ThreadPlace;
+use super::private_stack::PrivateStack;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{Live, RegSet};
+use crate::tool;
 use crate::tool::value::Value;
-use crate::tool::{self, Calls};
 use crate::x86::ControlFlow;
 use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::Gpr;
@@ -64,43 +65,51 @@ pub struct ThreadOptions {
     pub forked: Option<u64>,
     /// True if analysis routines run on stacks of their own, one for each thread, as the program's may be too small.
     pub own_stack: bool,
+    /// True if the process certainly has one thread.
+    pub one_thread: bool,
+}
+
+/// What decides how inserted code finds the running thread's data.
+#[derive(Clone, Copy)]
+pub struct ThreadWants<'a> {
+    /// True if the tool has data for each thread.
+    pub has_data: bool,
+    /// True if the process may have more than one thread.
+    pub may_have_threads: bool,
+    /// True if analysis routines need stacks of their own.
+    pub own_stack: bool,
+    /// Tells whether rsp leads to data somewhere, where inserted code needs another stack.
+    pub has_foreign: &'a dyn Fn() -> bool,
+    /// Tells whether gs must be left to the program.
+    pub uses_gs: &'a dyn Fn() -> bool,
+}
+
+impl ThreadWants<'_> {
+    fn access(&self) -> ThreadAccess {
+        let data = self.has_data;
+        match () {
+            () if self.own_stack => ThreadAccess::Gs,
+            () if !self.may_have_threads => ThreadAccess::Only,
+            () if !data && !(self.has_foreign)() => ThreadAccess::Only,
+            () if !(self.uses_gs)() => ThreadAccess::Gs,
+            // A look-up needs a stack by itself.
+            () if !data => ThreadAccess::Only,
+            () => ThreadAccess::Lookup,
+        }
+    }
 }
 
 impl ThreadOptions {
-    /// Chooses the options for a program and the calls added to it. `no_gs` is set if gs must not be used
-    /// even if the program's own code leaves it alone.
-    pub fn new(
-        image: &Image,
-        cfg: &Cfg,
-        calls: &Calls,
-        (may_have_threads, own_stack): (bool, bool),
-        no_gs: bool,
-        facts: &crate::tool::ToolFacts,
-    ) -> Self {
-        let access = if own_stack {
-            ThreadAccess::Gs
-        } else if calls.thread_data.len == 0 || !may_have_threads {
-            ThreadAccess::Only
-        } else if no_gs || tool::uses_gs(image, cfg) {
-            ThreadAccess::Lookup
-        } else {
-            ThreadAccess::Gs
-        };
+    /// Chooses the options.
+    pub fn new(wants: &ThreadWants<'_>, facts: &tool::ToolFacts) -> Self {
         Self {
-            own_stack,
-            ..Self::with(access, facts)
-        }
-    }
-
-    /// Options for this way to the data.
-    pub fn with(access: ThreadAccess, facts: &crate::tool::ToolFacts) -> Self {
-        Self {
-            access,
+            access: wants.access(),
             enter: facts.thread_enter,
             started: facts.thread_started,
             block: facts.thread_block,
             forked: facts.export(FORKED),
-            own_stack: false,
+            own_stack: wants.own_stack,
+            one_thread: !wants.may_have_threads,
         }
     }
 }
@@ -152,9 +161,20 @@ impl Threads {
         Some(place.block)
     }
 
+    /// The stack for points at which rsp may lead to data. `None` if the running thread's cannot be found without a call.
+    pub fn private_stack(&self) -> Option<PrivateStack> {
+        let ThreadPlace { block, size, .. } = self.place?;
+        let by_gs = match self.options.access {
+            ThreadAccess::Only if self.options.one_thread => false,
+            ThreadAccess::Gs => true,
+            _ => return None,
+        };
+        Some(PrivateStack::in_block(block, size, by_gs))
+    }
+
     /// Offset of the `ThreadInfo`, which says where the tool's cells are; `None` if the tool has none.
     pub fn cells(&self) -> Option<u32> {
-        self.place.map(|place| place.info)
+        self.place.filter(|p| p.has_data).map(|place| place.info)
     }
 
     /// Offset of the `ThreadInfo` for the runtime; `None` if there is only one thread.
@@ -204,12 +224,14 @@ impl Threads {
         free_below: bool,
     ) {
         let red_zone = if free_below { 0 } else { RED_ZONE };
-        asm.move_stack(-red_zone);
-        asm.push(Gpr::RCX);
-        asm.mov(Gpr::RCX, Gpr::RAX);
+        // Other answers leave the stack alone: rsp may be any number.
+        asm.swap(Gpr::RAX, Gpr::RCX);
         let zero = asm.jump_if_rcx_zero(false);
+        asm.swap(Gpr::RAX, Gpr::RCX);
         let skip = asm.jump();
         asm.land(zero);
+        asm.swap(Gpr::RAX, Gpr::RCX);
+        asm.move_stack(-red_zone);
         asm.push_flags();
         asm.clear_direction();
         // A child's counts are its own before its threads are told apart.
@@ -219,9 +241,8 @@ impl Threads {
             asm.call(Target::Shared(wrappers.index(Wrapper::whole(routine))));
         }
         asm.pop_flags();
-        asm.land(skip);
-        asm.pop(Gpr::RCX);
         asm.move_stack(red_zone);
+        asm.land(skip);
     }
 
     /// The stub that guards call. It keeps all registers and flags.

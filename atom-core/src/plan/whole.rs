@@ -13,13 +13,13 @@ use super::data::Data;
 use super::edge_counts::EdgeCounts;
 use super::edge_counts::qualify::{self, Regions};
 use super::exits::Exits;
+use super::kept::{Fixed, Kept, Late, Replaced, Summary};
 use super::points::Points;
 use super::prepare::{forget, routines, seen};
-use super::threads::Threads;
+use super::threads::{ThreadAccess, Threads};
 use super::{Clobbers, Options, Plan};
-use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, Numbers};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::live::{Live, RegSet};
 use crate::tool::{Call, Calls};
@@ -41,9 +41,12 @@ pub struct Whole {
     pub plans: Vec<Plan>,
     /// The data; see the fields of the same names of [`Plan`].
     pub shared: Plan,
-    /// Offset in the data of what the runtime notes of the objects: the load biases, 8 bytes for each
-    /// object, and behind them for each object an [`atom_abi::FileIdentity`].
+    /// Offset in the data of the load biases that the runtime notes, 8 bytes for each object.
     pub biases: u32,
+    /// Offset in the data of an [`atom_abi::FileIdentity`] for each object.
+    pub identities: u32,
+    /// If libraries may be added later: what is kept for the next one, and what this one replaces.
+    pub kept: Option<(Kept, Replaced)>,
 }
 
 impl Plan {
@@ -59,7 +62,7 @@ impl Plan {
         options: &Options<'_>,
     ) -> Result<Self> {
         let unit = Unit { image, cfg, live };
-        let whole = Whole::build(&[unit], 0, calls, clobbers, options)?;
+        let whole = Whole::build(&[unit], 0, calls, clobbers, options, &Late::Never)?;
         let own = whole.plans.into_iter().next().unwrap_or_default();
         let shared = whole.shared;
         Ok(Self {
@@ -80,13 +83,12 @@ impl Whole {
         mut calls: Calls,
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
+        late: &Late<'_>,
     ) -> Result<Self> {
-        let mut data = Ok(Data::default());
-        let routines = rayon::in_place_scope(|scope| {
-            scope.spawn(|_| data = Data::build(&calls));
-            routines(&calls, clobbers)
-        });
-        let (routines, mut data) = (routines?, data?);
+        let numbers = Numbers::of(units.iter().map(|u| u.cfg));
+        let summary = Summary::take(&calls, late, &numbers, decisions(options));
+        let (routines, mut data) =
+            beside(|| Data::build(&calls, late), || routines(&calls, clobbers))?;
         // The data has been copied into the plan.
         calls.data = Vec::new();
         let regions = Regions::new(&calls, &data);
@@ -96,42 +98,38 @@ impl Whole {
         let first = Plan::first(&calls);
         let split = split(units, starter, calls, std::mem::take(&mut data.offsets));
         let mut parts: Vec<(Calls, Data)> = (split.into_iter())
-            .map(|(calls, offsets)| {
-                let thread_data = data.thread_data;
-                (calls, Data::of_part(offsets, thread_data))
-            })
+            .map(|(calls, offsets)| (calls, Data::of_part(offsets, data.thread_data)))
             .collect();
         let kept = kept(units, &parts);
         let live = |i: usize| kept.get(i).unwrap_or(units[i].live);
-        let mut flows = match options.bodies.filter(|_| !options.every_point) {
-            None => units.iter().map(|_| EdgeCounts::default()).collect(),
-            Some(bodies) => {
-                let lives: Vec<&Live<'_>> = (0..units.len()).map(live).collect();
-                flows(units, &parts, &lives, bodies, &regions)
-            }
-        };
-        let totals = EdgeCounts::lay_out(&mut flows, &thread_data, &mut data, &options.threads);
-        let biases = match options.home {
-            Home::Own => 0,
-            Home::Area => data.reserve((8 + size_of::<FileIdentity>()) * units.len()),
-        };
+        let there = late.objects_before();
+        let lives: Vec<&Live<'_>> = (0..units.len()).map(live).collect();
+        let (mut flows, is_open) = flows(units, &parts, &lives, (options, there), &regions);
+        let before = late.edges_before().cloned().unwrap_or_default();
+        let of_threads = (&thread_data, &options.threads);
+        let (totals, edges) = EdgeCounts::lay_out(&mut flows, of_threads, &mut data, &before);
+        let (biases, identities) = noted(options.home, units.len(), &mut data);
+        let kept = summary
+            .map(|summary| summary.finish(late, (data.fixed, &data.records), edges, &is_open));
         let counts = data.place_counts();
         data.check_size()?;
         let mut whole = Self {
-            plans: Vec::with_capacity(units.len()),
-            shared: Plan {
-                calls_by_flow: flows.iter().map(|f| f.handled() as u64).sum(),
-                totals,
-                ..first
-            },
+            plans: (0..there).map(|_| Plan::default()).collect(),
+            shared: Plan { totals, ..first },
             biases,
+            identities,
+            kept: kept.transpose()?,
         };
-        for (i, (unit, flow)) in units.iter().zip(flows).enumerate() {
+        for (i, (unit, flow)) in units.iter().zip(flows).enumerate().skip(there) {
             unit.image.release_pages();
             let (mut calls, mut part) = std::mem::take(&mut parts[i]);
             part.threads = data.threads;
+            let empty = Plan {
+                calls_added: calls.calls.len() as u64,
+                calls_by_flow: flow.handled() as u64,
+                ..whole.shared.emptied()
+            };
             forget(&mut calls, &mut part, |call| flow.handles(call));
-            let empty = whole.shared.emptied();
             let mut planner = Planner {
                 image: unit.image,
                 cfg: unit.cfg,
@@ -143,8 +141,10 @@ impl Whole {
                 shared_size: data.bytes.len(),
                 flow,
                 routines: &routines,
-                bodies: options.bodies,
+                bodies: options.bodies.filter(|_| !may_check_alignment(units)),
                 exits: Exits::new(unit.image, options),
+                apart: options.apart,
+                unchecked: may_check_alignment(units),
                 home: options.home,
                 object: i,
                 biases,
@@ -161,6 +161,7 @@ impl Whole {
                 planner.absolute = false;
                 plan = planner.plan(again)?;
             }
+            plan.maps_boundaries = planner.exits.is_some_and(|e| e.sees_signals());
             whole.plans.push(plan);
         }
         if let Some(program) = whole.plans.first_mut() {
@@ -168,11 +169,54 @@ impl Whole {
         }
         whole.shared.data = data.bytes;
         whole.shared.data_relocs = data.relocs;
-        whole.shared.thread_info = whole.plans[starter].thread_info;
-        whole.shared.cell_info = whole.plans[starter].cell_info;
+        let planned = starter.max(there);
+        whole.shared.thread_info = whole.plans[planned].thread_info;
+        whole.shared.cell_info = whole.plans[planned].cell_info;
         whole.shared.counts = counts;
         Ok(whole)
     }
+}
+
+/// Does two things at once, the first of them in another thread.
+fn beside<A: Send, B>(
+    first: impl FnOnce() -> Result<A> + Send,
+    second: impl FnOnce() -> Result<B>,
+) -> Result<(B, A)> {
+    let mut found = None;
+    let own = rayon::in_place_scope(|scope| {
+        scope.spawn(|_| found = Some(first()));
+        second()
+    })?;
+    let found = found.unwrap_or_else(|| Err(Error::new("planning calls", "a thread is gone")))?;
+    Ok((own, found))
+}
+
+/// True if the processor may check alignment, which routines' accesses need not pass, in line neither.
+fn may_check_alignment(units: &[Unit<'_>]) -> bool {
+    units.iter().any(|unit| unit.live.may_check_alignment())
+}
+
+/// Offsets in the data of the load biases and of the identities of files, which the runtime notes.
+fn noted(home: Home, objects: usize, data: &mut Data) -> (u32, u32) {
+    match (home, data.fixed) {
+        (Home::Own, _) => (0, 0),
+        (Home::Area, Some(fixed)) => (fixed.biases, fixed.biases + Fixed::BIASES as u32),
+        (Home::Area, None) => {
+            let biases = data.reserve((8 + size_of::<FileIdentity>()) * objects);
+            (biases, biases + 8 * objects as u32)
+        }
+    }
+}
+
+/// Decisions for all objects, which have to be the same when an object is added.
+fn decisions(options: &Options<'_>) -> [bool; 4] {
+    let access = options.threads.access;
+    [
+        access == ThreadAccess::Gs,
+        access == ThreadAccess::Lookup,
+        options.threads.own_stack,
+        options.may_have_threads,
+    ]
 }
 
 /// What is live where the calls may see all registers; nothing if none of them does.
@@ -188,7 +232,7 @@ fn kept<'a>(units: &[Unit<'a>], parts: &[(Calls, Data)]) -> Vec<Live<'a>> {
 
 /// What the planner of an object knows of threads. `counts` says whether data outside of the threads' counts.
 fn threads(unit: &Unit<'_>, data: &Data, counts: bool, options: &Options<'_>) -> Threads {
-    let counts = counts || data.threads.is_some();
+    let counts = counts || data.threads.is_some_and(|place| place.has_data);
     let is_whole = options.home == Home::Area;
     let object = (unit.image, unit.cfg);
     let mut options = options.threads;
@@ -197,25 +241,29 @@ fn threads(unit: &Unit<'_>, data: &Data, counts: bool, options: &Options<'_>) ->
     Threads::new(object, data.threads, options, (counts, is_whole))
 }
 
-/// The counters of edges of all objects.
+/// The counters of edges of the objects from `first` on, and for each piece of data whether a call may read it.
 fn flows(
     units: &[Unit<'_>],
     parts: &[(Calls, Data)],
     lives: &[&Live<'_>],
-    bodies: &Specialiser<'_>,
+    (options, first): (&Options<'_>, usize),
     regions: &Regions,
-) -> Vec<EdgeCounts> {
+) -> (Vec<EdgeCounts>, Vec<bool>) {
+    let Some(bodies) = options.bodies.filter(|_| !options.every_point) else {
+        let none = units.iter().map(|_| EdgeCounts::default());
+        return (none.collect(), Vec::new());
+    };
     let each = || units.iter().zip(parts);
     let candidates = each()
         .map(|(unit, (calls, data))| qualify::candidates(unit.cfg, calls, bodies, data, regions));
-    let qualified = qualify::wants(candidates.collect(), regions);
-    each()
-        .zip(lives)
-        .zip(qualified)
-        .map(|(((unit, (calls, _)), live), qualified)| {
-            EdgeCounts::build(unit.image, unit.cfg, live, calls, qualified)
-        })
-        .collect()
+    let (qualified, is_open) = qualify::wants(candidates.collect(), regions);
+    let flows = each().zip(lives).zip(qualified).enumerate().map(
+        |(i, (((unit, (calls, _)), live), qualified))| match i < first {
+            true => EdgeCounts::default(),
+            false => EdgeCounts::build(unit.image, unit.cfg, live, calls, qualified),
+        },
+    );
+    (flows.collect(), is_open)
 }
 
 /// The calls of each object, with its own numbers and addresses, and the offsets of the calls'

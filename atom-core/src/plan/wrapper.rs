@@ -11,8 +11,8 @@ use atom_abi::{STACK_STEP, THREAD_STACK};
 use super::code::{Asm, Target, call_routine};
 use super::detour::Detour;
 use crate::live::RegSet;
-use crate::x86::abi::DEFAULT_MXCSR;
-use crate::x86::asm::{Gpr, Mem};
+use crate::x86::abi::{ARGUMENT_REGISTERS, DEFAULT_MXCSR};
+use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 /// What a wrapper does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,6 +29,8 @@ pub struct Wrapper {
     pub mxcsr: bool,
     /// True if it aligns the stack.
     pub align: bool,
+    /// True if it has the processor check no alignment while the routine runs. Then it aligns the stack, too.
+    pub unchecked: bool,
     /// Number of arguments on the stack.
     pub stack_words: u8,
     /// True if it stores the result, unless that is 0, in the word above the return address, which the
@@ -36,6 +38,9 @@ pub struct Wrapper {
     pub yields: bool,
     /// Offset in the plan's data of the main block, if the routine runs on the stack that the running thread's block names.
     pub stack: Option<u32>,
+    /// Address of the runtime's function in the tool's file that calls the routine, if that runs on a stack of the
+    /// runtime's.
+    pub apart: Option<u64>,
     /// Set if the stub is one for rare calls instead. Then it keeps the flags if `flags` is set, and `gprs`
     /// and `xmms` are the registers that the routine changes.
     pub detour: Option<Detour>,
@@ -49,13 +54,20 @@ pub struct Wrappers {
     pub list: Vec<Wrapper>,
     /// Where routines do not run on the program's stack: see [`Wrapper::stack`].
     pub stack: Option<u32>,
+    /// What calls the routines that need much of a stack: see [`Wrapper::apart`].
+    pub apart: Option<u64>,
+    /// True if the program may have the processor check alignment: see [`Wrapper::unchecked`].
+    pub unchecked: bool,
 }
 
 impl Wrappers {
     /// No wrappers yet, of routines that run on these stacks.
-    pub fn on(stack: Option<u32>) -> Self {
+    pub fn on(stack: Option<u32>, apart: Option<u64>, unchecked: bool) -> Self {
         Self {
             stack,
+            // Each thread's own stack has room for all of them.
+            apart: apart.filter(|_| stack.is_none()),
+            unchecked,
             ..Self::default()
         }
     }
@@ -84,6 +96,17 @@ impl Wrappers {
     }
 }
 
+/// The flag by which the processor checks alignment.
+const ALIGNMENT_CHECK: u32 = 1 << 18;
+
+/// Emits a jump that is taken if the flag is clear in the word at rsp + 8. Changes the flags.
+fn jump_if_unchecked(asm: &mut Asm) -> Patch {
+    // test dword [rsp + 8], AC
+    asm.raw(&[0xf7, 0x44, 0x24, 8]);
+    asm.raw(&ALIGNMENT_CHECK.to_le_bytes());
+    asm.jump_if(Cond::E)
+}
+
 fn bits(mask: u16) -> impl DoubleEndedIterator<Item = u8> {
     (0..16).filter(move |n| mask >> n & 1 != 0)
 }
@@ -98,9 +121,11 @@ impl Wrapper {
             flags: false,
             mxcsr: true,
             align: true,
+            unchecked: false,
             stack_words: 0,
             yields: false,
             stack: None,
+            apart: None,
             detour: None,
         }
     }
@@ -110,16 +135,32 @@ impl Wrapper {
         asm.open_frame();
         self.enter_stack(asm);
         bits(self.gprs).for_each(|n| asm.push(Gpr(n)));
-        let mut saved = 8 * self.gprs.count_ones() as i32;
+        let mut pushed = 8 * self.gprs.count_ones() as i32;
         if self.flags {
             asm.flags_to_ax(true);
             asm.push(Gpr::RAX);
-            saved += 8;
+            pushed += 8;
+        }
+        // Vector registers are saved at aligned addresses, as the program may have the processor check that.
+        let aligns = self.align && self.stack.is_none();
+        if aligns {
+            asm.align_stack();
+        }
+        if self.unchecked {
+            asm.push_flags();
+            // The words are an even number.
+            asm.move_stack(-8);
+            let usual = jump_if_unchecked(asm);
+            asm.push_flags();
+            // and dword [rsp], ~AC
+            asm.raw(&[0x81, 0x24, 0x24]);
+            asm.raw(&(!ALIGNMENT_CHECK).to_le_bytes());
+            asm.pop_flags();
+            asm.land(usual);
         }
         let xmm_bytes = 16 * self.xmms.count_ones() as i32;
-        let area = xmm_bytes + if self.mxcsr { 8 } else { 0 };
+        let area = xmm_bytes + if self.mxcsr { 16 } else { 0 };
         asm.move_stack(-area);
-        saved += area;
         for (i, n) in bits(self.xmms).enumerate() {
             asm.store_xmm(Mem::at(Gpr::RSP, 16 * i as i32), n);
         }
@@ -130,37 +171,46 @@ impl Wrapper {
         }
         let words = 8 * i32::from(self.stack_words);
         // The routine's own stack is aligned where it begins.
-        let padding = (saved + words) & 8;
-        if self.stack.is_some() {
-            asm.move_stack(-padding);
-        } else if self.align {
-            asm.align_stack();
-            if !self.stack_words.is_multiple_of(2) {
-                asm.move_stack(-8);
-            }
-        }
+        let padding = match (aligns, self.stack) {
+            (true, _) => words & 8,
+            (false, Some(_)) => (pushed + words) & 8,
+            (false, None) => 0,
+        };
+        asm.move_stack(-padding);
         // Above rbp lie the saved rbp, the wrapper's return address, then the arguments.
         for word in (0..i32::from(self.stack_words)).rev() {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }
-        call_routine(asm, self.routine);
+        let mut below = words + padding;
+        match self.apart {
+            Some(apart) => below += self.call_apart(asm, apart),
+            None => call_routine(asm, self.routine),
+        }
         if self.yields {
             asm.mov(Gpr::RCX, Gpr::RAX);
             let none = asm.jump_if_rcx_zero(false);
             asm.store(Mem::at(Gpr::RBP, 16), Gpr::RAX);
             asm.land(none);
         }
-        match self.stack {
-            Some(_) => asm.move_stack(padding + words),
-            None => asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -saved)),
-        }
         if self.mxcsr {
-            asm.load_mxcsr(Mem::at(Gpr::RSP, xmm_bytes));
+            asm.load_mxcsr(Mem::at(Gpr::RSP, below + xmm_bytes));
         }
         for (i, n) in bits(self.xmms).enumerate() {
-            asm.load_xmm(n, Mem::at(Gpr::RSP, 16 * i as i32));
+            asm.load_xmm(n, Mem::at(Gpr::RSP, below + 16 * i as i32));
         }
-        asm.move_stack(area);
+        if self.unchecked {
+            asm.move_stack(area + below);
+            let usual = jump_if_unchecked(asm);
+            asm.push_mem(Mem::at(Gpr::RSP, 8));
+            asm.pop_flags();
+            asm.land(usual);
+            // The flags' words.
+            below = 16 - area;
+        }
+        match aligns {
+            true => asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -pushed)),
+            false => asm.move_stack(area + below),
+        }
         if self.flags {
             asm.pop(Gpr::RAX);
             asm.flags_from_ax(true);
@@ -169,6 +219,20 @@ impl Wrapper {
         self.leave_stack(asm);
         asm.close_frame();
         asm.ret();
+    }
+
+    /// Has the runtime call the routine. ABI: the function takes the routine, the address of the words for all argument
+    /// registers, behind which the arguments on the stack follow, and the number of the latter. Returns the size of the
+    /// words in bytes.
+    fn call_apart(&self, asm: &mut Asm, apart: u64) -> i32 {
+        for register in ARGUMENT_REGISTERS.into_iter().rev() {
+            asm.push(register);
+        }
+        asm.lea_target(Gpr::RDI, Target::analysis(self.routine));
+        asm.mov(Gpr::RSI, Gpr::RSP);
+        asm.mov_imm(Gpr::RDX, self.stack_words.into());
+        call_routine(asm, apart);
+        8 * ARGUMENT_REGISTERS.len() as i32
     }
 
     /// Goes to the thread's stack for routines, and keeps a part of it for this call: a signal handler may

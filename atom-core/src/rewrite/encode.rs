@@ -63,6 +63,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
     if let Some(map) = layout.return_map {
         pieces.push((map, return_map::table(cfg, plan, layout)));
     }
+    pieces.extend(layout.boundaries.clone());
     let contents = |copy: &TableCopy| {
         let t = &cfg.jump_tables[copy.table];
         let target = |old: u64| {
@@ -477,6 +478,33 @@ impl Encoder<'_> {
         Ok(())
     }
 
+    /// Writes a call that pushes the original return address.
+    fn pushed_call(
+        &self,
+        (proc, b, id): (ProcId, BlockId, InstId),
+        bytes: &[u8],
+        start: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let end = self.cfg.inst_end(id);
+        out.extend(branch::PUSHED_HEAD);
+        out.extend(rel32(end, start + out.len() as u64 + 4)?);
+        out.extend(branch::PUSHED_TAIL);
+        if self.cfg.inst(id).flow == ControlFlow::Call {
+            return self.jump_to(self.target((proc, b, id), true)?, start, out);
+        }
+        let jump = branch::jump_of_call(bytes).ok_or_else(|| self.mismatch(id))?;
+        let at = out.len();
+        out.extend(&jump.bytes);
+        if let Some(field) = jump.relative {
+            let old: [u8; 4] = bytes[field..field + 4].try_into().expect("four bytes");
+            let target = end.wrapping_add_signed(i32::from_le_bytes(old).into());
+            let new = rel32(target, start + out.len() as u64)?;
+            out[at + field..][..4].copy_from_slice(&new);
+        }
+        Ok(())
+    }
+
     /// Writes an instruction in its form.
     fn inst(
         &self,
@@ -505,6 +533,12 @@ impl Encoder<'_> {
             out.extend(bytes);
             return Ok(());
         }
+        if form == Form::HOME {
+            return self.jump_to(pc, start, out);
+        }
+        if form.is_pushed() {
+            return self.pushed_call((proc, b, id), bytes, start, out);
+        }
         if form == Form::PUSH_RETURN {
             out.extend(branch::PUSH_ADDRESS_HEAD);
             out.extend(rel32(pc + u64::from(inst.len), address + 8)?);
@@ -532,11 +566,9 @@ impl Encoder<'_> {
                 out.push(distance as u8);
             }
             Form::LONG_COUNTED => {
-                let opcode = &bytes[bytes.len() - 2..];
-                if bytes.len() > 2 {
-                    return Err(Error::new(DOING, "a far jecxz is not supported").address(pc));
-                }
-                out.extend(branch::far_counted(opcode[0]));
+                // A prefix of the address size makes the branch test ecx.
+                out.extend(&bytes[..bytes.len() - 1]);
+                out.extend(branch::FAR_COUNTED_TAIL);
                 out.extend(rel32(target, next)?);
             }
             _ => {

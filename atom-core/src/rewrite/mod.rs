@@ -9,7 +9,6 @@
 use crate::error::{Error, Result};
 use crate::layout::Placed;
 
-mod branches;
 mod encode;
 mod guards;
 mod pads;

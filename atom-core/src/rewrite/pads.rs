@@ -3,19 +3,17 @@
 //! [`Sites`](crate::layout::Sites) decides where they stand.
 
 use crate::error::Result;
-use crate::layout::Placed;
 use crate::layout::sites::{Jump, Landing};
+use crate::layout::{Placed, branches};
 use crate::x86::branch::{self, JMP_LEN, JMP_SHORT_LEN};
 use crate::x86::opcode;
-
-use super::branches::branches;
 
 /// Changes of the original text.
 #[derive(Debug, Default)]
 pub struct OldText {
     /// Bytes to write: address, bytes, number of bytes.
     pub patches: Vec<(u64, [u8; JMP_LEN], u8)>,
-    /// New displacements of branches in procedures that stay, by address.
+    /// New displacements of branches and calls that stay, by address.
     pub branches: Vec<(u64, [u8; 4])>,
     /// Ranges to fill with `int3` before the patches are written.
     pub dead: Vec<(u64, u64)>,
@@ -25,7 +23,12 @@ pub struct OldText {
 pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
     let (image, cfg, layout) = (placed.object.image, &placed.object.cfg, &placed.layout);
     let sites = &layout.sites;
-    let new_address = |landing: &Landing| layout.landing(cfg, landing.block);
+    let new_address = |landing: &Landing| match landing.call {
+        Some(call) => layout
+            .end_of(cfg, placed.plan, landing.proc, call)
+            .unwrap_or(0),
+        None => layout.landing(cfg, landing.block),
+    };
     let patches = sites
         .jumps
         .iter()
@@ -41,10 +44,12 @@ pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
             Jump::Opcode => (*at, [opcode::JMP_SHORT, 0, 0, 0, 0], 1),
         })
         .collect();
+    let branches = branches::find(image, cfg, layout)
+        .map(|branch| Ok((branch.field, super::rel32(branch.new, branch.field + 4)?)));
     Ok(OldText {
         patches,
-        branches: branches(image, cfg, layout)?,
-        dead: if placed.strict {
+        branches: branches.collect::<Result<_>>()?,
+        dead: if layout.strict {
             sites.free.ranges()
         } else {
             Vec::new()

@@ -3,7 +3,7 @@
 use crate::cfg::Cfg;
 use crate::ids::{InstId, ProcId};
 use crate::layout::Layout;
-use crate::layout::return_map::is_call;
+use crate::layout::return_map::pushes_new;
 use crate::layout::text::{insertions_of, snippets_size, take_at};
 use crate::plan::return_address::HEAD;
 use crate::plan::{Plan, Position};
@@ -23,11 +23,11 @@ pub(super) fn table(cfg: &Cfg, plan: &Plan, layout: &Layout) -> Vec<u8> {
         let mut rest = insertions_of(plan, &insts);
         for index in insts.clone() {
             let inst = &cfg.insts[index];
-            if !is_call(inst) {
+            let id = InstId::from_index(index);
+            if !pushes_new(cfg, &layout.sites, id) {
                 continue;
             }
             let i = index - insts.start;
-            let id = InstId::from_index(index);
             rest = &rest[rest.partition_point(|x| x.inst < id)..];
             take_at(&mut rest, id, Position::Entry);
             let before = snippets_size(plan, take_at(&mut rest, id, Position::Before));

@@ -10,6 +10,9 @@
 //! - the definition is a function and no `IFUNC`, whose resolver chooses at run time;
 //! - the address is the start of a procedure.
 //!
+//! In a process to which libraries are added, *all objects* are those that were there when the object with the call was
+//! instrumented, so that the answer stays the same.
+//!
 //! The call may lead through the procedure linkage table, or through a slot of the global offset table. The
 //! rule for versions is glibc's; musl's loader knows none, so there the name must be defined only once.
 
@@ -41,6 +44,8 @@ pub(super) struct Bindings<'a> {
     versions: Vec<Option<SymbolVersions<'a>>>,
     /// For each object, whether it is loaded with the program.
     is_global: Vec<bool>,
+    /// For each object, how many objects there were when it was instrumented.
+    known: Vec<usize>,
     has_versions: bool,
 }
 
@@ -72,6 +77,7 @@ impl<'a> Bindings<'a> {
                 .map(|object| SymbolVersions::read(object.image))
                 .collect(),
             is_global: objects.iter().map(|object| object.is_global).collect(),
+            known: objects.iter().map(|object| object.known).collect(),
             has_versions: interpreter.is_some_and(|i| i.family == LoaderFamily::Glibc),
         }
     }
@@ -86,7 +92,8 @@ impl<'a> Bindings<'a> {
         }
         let needed = self.versions[object].as_ref()?.of(reloc.symbol)?;
         let mut found = None;
-        for definition in self.by_name.get(name)? {
+        let known = self.known[object];
+        for definition in self.by_name.get(name)?.iter().filter(|d| d.0 < known) {
             if self.fits(needed, *definition)? && found.replace(*definition).is_some() {
                 return None;
             }

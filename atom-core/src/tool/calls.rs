@@ -8,6 +8,8 @@ use rustc_hash::FxHashMap;
 use crate::cfg::Numbers;
 use crate::ids::Address48;
 
+use super::room::{Piece, Room};
+
 /// What a call is added to: [`host::Scope`] in one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
@@ -77,7 +79,7 @@ impl From<host::Place> for CallPlace {
 }
 
 /// One argument of a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Argument {
     /// A 64-bit constant.
     Const(u64),
@@ -169,6 +171,10 @@ pub struct Calls {
     pub placed: Vec<u8>,
     /// Offsets in `placed` at which the separately placed pieces start, ascending.
     pub regions: Vec<u32>,
+    /// The same pieces with their sizes.
+    pub pieces: Vec<Piece>,
+    /// The room of these pieces, and of those of `thread_data`.
+    pub rooms: [Room; 2],
     /// Ranges of `placed` that are zeros in a forked child again.
     pub counts: Vec<Range<u32>>,
     /// Data of which each thread has a copy.
@@ -177,6 +183,8 @@ pub struct Calls {
     pub signature: Vec<u8>,
     /// The runtime is told of the tables of return addresses.
     pub maps_returns: bool,
+    /// Strings and arrays of calls at ProgramBefore may be replaced by longer ones, as those at ProgramAfter may.
+    pub tables_may_grow: bool,
 }
 
 /// Data that the tool placed for each thread; [`Argument::ThreadData`] points into it.
@@ -190,6 +198,8 @@ pub struct ThreadData {
     pub contents: Vec<u8>,
     /// Offsets at which the separately placed pieces start, ascending.
     pub regions: Vec<u32>,
+    /// The same pieces with their sizes.
+    pub pieces: Vec<Piece>,
     /// Ranges of 64-bit cells that are summed at the end.
     pub sums: Vec<Range<u32>>,
 }

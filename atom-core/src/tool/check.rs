@@ -8,6 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::calls::{self, Argument, Call, Calls};
 use super::operand::{At, When};
+use super::room::Piece;
 use super::session::Session;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::x86::ControlFlow;
@@ -461,8 +462,9 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
     let calls = &mut *session.calls.borrow_mut();
     let start = calls.placed.len().next_multiple_of(16);
     let others = calls.data.len() + calls.thread_data.len as usize;
+    let room = calls.rooms[0].of(calls.pieces.len(), len, start + others)?;
     let end = start
-        .checked_add(len)
+        .checked_add(room)
         .filter(|end| end.saturating_add(others) <= MAX_DATA);
     let Some(end) = end else {
         return Err(session.error(format!(
@@ -471,14 +473,18 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
     };
     calls.placed.resize(start, 0);
     calls.regions.push(start as u32);
-    if bytes.is_null() {
-        calls.placed.resize(end, 0);
-    } else {
+    calls.pieces.push(Piece {
+        start: start as u32,
+        size: len as u32,
+        room: room as u32,
+    });
+    if !bytes.is_null() {
         // SAFETY: by the interface, `len` bytes lie there.
         calls
             .placed
             .extend_from_slice(unsafe { std::slice::from_raw_parts(bytes, len) });
     }
+    calls.placed.resize(end, 0);
     Ok(start as u64)
 }
 
@@ -507,6 +513,8 @@ pub(super) fn place_thread_data(
 ) -> Result<u64> {
     let calls = &mut *session.calls.borrow_mut();
     let others = calls.data.len() + calls.placed.len();
+    let used = others + calls.thread_data.len as usize;
+    let room = calls.rooms[1].of(calls.thread_data.pieces.len(), len, used)?;
     let data = &mut calls.thread_data;
     let start = data.len.next_multiple_of(16);
     if initial.len() > len || sum_from > len || !sum_from.is_multiple_of(8) {
@@ -516,7 +524,7 @@ pub(super) fn place_thread_data(
         )));
     }
     let end = (start as usize)
-        .checked_add(len)
+        .checked_add(room)
         .filter(|end| end.saturating_add(others) <= MAX_DATA);
     let Some(end) = end else {
         return Err(session.error(format!(
@@ -525,12 +533,17 @@ pub(super) fn place_thread_data(
     };
     data.len = end as u32;
     data.regions.push(start);
+    data.pieces.push(Piece {
+        start,
+        size: len as u32,
+        room: room as u32,
+    });
     if initial.iter().any(|byte| *byte != 0) {
         let from = data.contents.len() as u32;
         data.contents.extend_from_slice(initial);
         data.initial.push((start, from..data.contents.len() as u32));
     }
-    let cells = start + sum_from as u32..end as u32 & !7;
+    let cells = start + sum_from as u32..(start + len as u32) & !7;
     if cells.start < cells.end {
         data.sums.push(cells);
     }

@@ -75,6 +75,7 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         stack_alignment: query::stack_alignment,
         call_frames: query::call_frames,
         map_returns,
+        tables_may_grow,
         source_frames: query::source_frames,
         labels: query::labels,
         section: query::section,
@@ -441,6 +442,10 @@ extern "C" fn mark_counts(context: *mut Context, offset: u64, len: usize) {
 
 extern "C" fn map_returns(context: *mut Context) {
     program(context).calls.borrow_mut().maps_returns = true;
+}
+
+extern "C" fn tables_may_grow(context: *mut Context) {
+    program(context).calls.borrow_mut().tables_may_grow = true;
 }
 
 extern "C" fn sign(context: *mut Context, bytes: *const u8, len: usize) {

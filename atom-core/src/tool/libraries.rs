@@ -26,15 +26,21 @@ const FOLDERS: [&str; 6] = [
     "/usr/lib",
 ];
 
-/// The first library found that sets the base of gs.
-pub fn that_uses_gs(image: &Image) -> Option<PathBuf> {
-    let mut seen = HashSet::new();
-    let mut names = Vec::new();
-    for segment in image.segments.iter().filter(|s| !s.is_executable()) {
-        let bytes = image.bytes_at(segment.address, segment.file_size as usize);
-        file_names(bytes.unwrap_or_default(), &mut names);
+/// The first library found that sets the base of gs, of those that a program names, or the objects of a process.
+/// The objects themselves are not looked at.
+pub fn that_uses_gs<'a>(objects: impl IntoIterator<Item = &'a Image>) -> Option<PathBuf> {
+    let objects: Vec<&Image> = objects.into_iter().collect();
+    let own = objects.iter().map(|image| image.path.canonicalize());
+    let mut seen: HashSet<PathBuf> = own.filter_map(Result::ok).collect();
+    let mut wave = Vec::new();
+    for image in objects {
+        let mut names = Vec::new();
+        for segment in image.segments.iter().filter(|s| !s.is_executable()) {
+            let bytes = image.bytes_at(segment.address, segment.file_size as usize);
+            file_names(bytes.unwrap_or_default(), &mut names);
+        }
+        wave.extend(found(&names, &image.path, &mut seen));
     }
-    let mut wave = found(&names, &image.path, &mut seen);
     while !wave.is_empty() {
         let looked_at: Vec<Looked> = wave.par_iter().map(|path| look(path)).collect();
         if let Some(i) = looked_at.iter().position(|l| l.uses_gs) {

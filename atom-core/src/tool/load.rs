@@ -21,6 +21,7 @@ use object::{LittleEndian, Object, ObjectSymbol, SymbolFlags};
 use super::calls::Calls;
 use super::facts::ToolFacts;
 use super::process::Process;
+use super::room::Room;
 use super::select::Selected;
 use super::session::Results;
 use super::{LineInfo, host};
@@ -48,6 +49,9 @@ pub struct Application<'a> {
     /// True if the object is loaded with the program, so that the imports of all objects may be bound to
     /// it. False if it is loaded later, or if not all objects that are loaded with the program are known.
     pub is_global: bool,
+    /// Number of objects that were there when this one was instrumented. It is less than there are now if libraries have been
+    /// added to the process since.
+    pub known: usize,
 }
 
 /// A loaded tool.
@@ -226,16 +230,18 @@ impl Tool {
     }
 
     /// Runs the instrument routine on the objects of a process, the program first, with the tool's
-    /// arguments. `panicked` is called if
+    /// arguments. `rooms` is the room of pieces of data that all threads share, and of pieces that each thread has.
+    /// `panicked` is called if
     /// the routine panics, and must end the process: the tool has its own standard library,
     /// through which no unwinding goes.
     pub fn instrument(
         &self,
         objects: &[Application<'_>],
         args: &[String],
+        rooms: [Room; 2],
         panicked: &dyn Fn(&Error) -> Infallible,
     ) -> Result<Calls> {
-        let results = Results::default();
+        let results = Results::with(rooms);
         let process = Process::new(self, objects, &results, panicked);
         let table = host::table(&process);
         let args: Vec<StrRef> = args.iter().map(|a| StrRef::new(a)).collect();

@@ -19,6 +19,7 @@ pub(crate) mod operand;
 mod places;
 mod process;
 mod query;
+pub mod room;
 pub mod select;
 mod session;
 mod threads;

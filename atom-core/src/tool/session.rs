@@ -14,6 +14,7 @@ use super::calls::Calls;
 use super::load::{Application, Tool};
 use super::names::demangle;
 use super::query::Cache;
+use super::room::Room;
 use super::select::Selected;
 use super::{LineInfo, check};
 use crate::cfg::{Cfg, Numbers, ProcKind, Status};
@@ -61,6 +62,18 @@ pub(super) struct Session<'a> {
 }
 
 impl Results {
+    /// No calls yet; placed data gets this room.
+    pub(super) fn with(rooms: [Room; 2]) -> Self {
+        let calls = Calls {
+            rooms,
+            ..Calls::default()
+        };
+        Self {
+            calls: RefCell::new(calls),
+            ..Self::default()
+        }
+    }
+
     /// The calls, unless there was an error. `code` is the value that the routine returned.
     pub(super) fn finish(self, tool: &Tool, code: i32) -> Result<Calls> {
         let (first, count) = self.errors.into_inner();

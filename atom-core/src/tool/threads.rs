@@ -101,6 +101,10 @@ const PROCESS_MAKERS: &[&str] = &[
     "clone3",
 ];
 
+/// Functions of the C library that run a child in the memory of the process. It executes code of its own there, so it
+/// needs data of its own where that code is seen.
+const SPAWNERS: &[&str] = &["posix_spawn", "posix_spawnp", "system", "popen"];
+
 /// Libraries that belong to the C library, by name up to `.so`. Their own threads (timers, asynchronous
 /// input and output) are started by functions of [`STARTERS`], which callers import.
 const C_LIBRARIES: &[&str] = &[
@@ -131,7 +135,7 @@ pub fn may_have_threads(image: &Image, cfg: &Cfg) -> bool {
     linked || code_starts(image, cfg)
 }
 
-/// True unless it is certain that a process of these objects has one thread only: what its libraries
+/// True unless it is certain that a process of these objects has one thread only, and no child in its memory: what its libraries
 /// start is seen in the objects that ask for it, so the C library itself and the loader do not count.
 pub fn process_may_have_threads<'a>(objects: impl Iterator<Item = (&'a Image, &'a Cfg)>) -> bool {
     let objects: Vec<_> = objects.collect();
@@ -139,8 +143,9 @@ pub fn process_may_have_threads<'a>(objects: impl Iterator<Item = (&'a Image, &'
         [(image, cfg)] => may_have_threads(image, cfg),
         _ => {
             let all = objects.iter().filter(|(image, _)| !is_c_library(image));
-            all.into_iter()
-                .any(|(image, cfg)| imports_starter(image) || code_starts(image, cfg))
+            all.into_iter().any(|(image, cfg)| {
+                imports_starter(image) || imports_spawner(image) || code_starts(image, cfg)
+            })
         }
     }
 }
@@ -175,6 +180,11 @@ fn imports_starter(image: &Image) -> bool {
     })
 }
 
+fn imports_spawner(image: &Image) -> bool {
+    let mut imports = image.dynamic_symbols.iter().filter(|s| s.is_undefined);
+    imports.any(|s| SPAWNERS.contains(&bare(&s.name)))
+}
+
 fn dynamic_starts(image: &Image) -> bool {
     if imports_starter(image) {
         return true;
@@ -206,6 +216,7 @@ fn static_starts(image: &Image) -> bool {
         || functions.any(|s| {
             let name = bare(&s.name);
             (STARTERS.contains(&name) && !STATIC_ONLY_IF_CALLED.contains(&name))
+                || SPAWNERS.contains(&name)
                 || name.contains("_M_start_thread")
                 // Go starts threads before main.
                 || name == "runtime.newosproc"

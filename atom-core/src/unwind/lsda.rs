@@ -16,7 +16,9 @@
 //!
 //! Where a procedure is in many pieces, LLVM gives each piece an area of its own, one behind the
 //! other; actions and types follow the last, and the length of each one's call sites reaches to there. So
-//! an area's call sites end where the next area starts.
+//! an area's call sites end where the header of the next area starts. A piece without instructions has
+//! an area, too, but no FDE. So the next header is found by its bytes: it states the same base of landing
+//! pads (these areas state it always), the same type table and the same end of call sites.
 //!
 //! How long the action table and the type table are is nowhere said: it
 //! follows from what is reachable from the call sites.
@@ -94,27 +96,25 @@ pub struct Lsda<'a> {
     pub types: Option<TypeTable<'a>>,
 }
 
-/// The part of an LSDA up to the end of the call sites.
-pub(super) struct CallSites<'a> {
-    table: Cursor<'a>,
-    encoding: u8,
-    region: u64,
-    landing_pad_base: u64,
+/// What an LSDA states before its call sites.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Header {
+    /// Address from which landing pads count, if it is stated.
+    landing_pad_base: Option<u64>,
     type_encoding: u8,
     /// Offset of the end of the type table in the bytes, if there is one.
     type_base: Option<usize>,
+    /// Encoding of call sites.
+    encoding: u8,
     /// Offset of the end of the call sites in the bytes, those of other areas included.
     end: usize,
-    /// Offset of the end of this area's call sites.
-    own_end: usize,
 }
 
-impl<'a> CallSites<'a> {
-    /// Reads the header. `bytes` start with the LSDA and may go on beyond it; the next one starts
-    /// at `next`.
-    pub fn new(bytes: &'a [u8], vaddr: u64, region: u64, next: usize) -> Read<Self> {
-        let mut c = Cursor::new(bytes, 0, vaddr);
-        let mut landing_pad_base = region;
+impl Header {
+    /// The header at an offset of the bytes, whose first lies at `vaddr`; and the offset of the first call site.
+    fn read(bytes: &[u8], at: usize, vaddr: u64) -> Read<(Header, usize)> {
+        let mut c = Cursor::new(bytes, at, vaddr);
+        let mut landing_pad_base = None;
         let base_encoding = c.u8()?;
         if base_encoding != OMIT {
             let base = c.encoded(base_encoding)?;
@@ -122,7 +122,7 @@ impl<'a> CallSites<'a> {
                 return Err("the base of landing pads is given indirectly");
             }
             // Readers keep a zero as it is, whatever its encoding is.
-            landing_pad_base = if base.null { 0 } else { base.value };
+            landing_pad_base = Some(if base.null { 0 } else { base.value });
         }
         let type_encoding = c.u8()?;
         let mut type_base = None;
@@ -146,18 +146,51 @@ impl<'a> CallSites<'a> {
         if type_base.is_some_and(|base| base < end) {
             return Err("the type table overlaps the call sites");
         }
-        let own_end = end.min(next.max(start));
-        let table = Cursor::new(&bytes[..own_end], start, vaddr);
-        Ok(Self {
-            table,
-            encoding,
-            region,
+        let header = Header {
             landing_pad_base,
             type_encoding,
             type_base,
+            encoding,
             end,
+        };
+        Ok((header, start))
+    }
+}
+
+/// The part of an LSDA up to the end of the call sites.
+pub(super) struct CallSites<'a> {
+    table: Cursor<'a>,
+    header: Header,
+    region: u64,
+    /// Offset of the end of this area's call sites.
+    own_end: usize,
+}
+
+impl<'a> CallSites<'a> {
+    /// Reads the header. `bytes` start with the LSDA and may go on beyond it.
+    pub fn new(bytes: &'a [u8], vaddr: u64, region: u64) -> Read<Self> {
+        let (header, start) = Header::read(bytes, 0, vaddr)?;
+        let is_next = |at: &usize| {
+            let is_likely = bytes[*at] == bytes[0];
+            is_likely && Header::read(bytes, *at, vaddr).is_ok_and(|(next, _)| next == header)
+        };
+        let next = match header.landing_pad_base {
+            Some(_) => (start..header.end).find(is_next),
+            None => None,
+        };
+        let own_end = next.unwrap_or(header.end);
+        let table = Cursor::new(&bytes[..own_end], start, vaddr);
+        Ok(Self {
+            table,
+            header,
+            region,
             own_end,
         })
+    }
+
+    /// Address from which landing pads count.
+    fn landing_pad_base(&self) -> u64 {
+        self.header.landing_pad_base.unwrap_or(self.region)
     }
 
     /// Bytes of the call-site table not yet read.
@@ -168,20 +201,20 @@ impl<'a> CallSites<'a> {
     /// The next call site, or `None` at the end of the table.
     pub fn next(&mut self) -> Read<Option<CallSite>> {
         // Between areas there may be up to three bytes of padding; a call site has four at least.
-        let is_padding = self.own_end < self.end && self.remaining() < 4;
+        let is_padding = self.own_end < self.header.end && self.remaining() < 4;
         if self.table.at_end() || is_padding {
             return Ok(None);
         }
-        let start = self.table.encoded(self.encoding)?.value;
-        let size = self.table.encoded(self.encoding)?.value;
-        let pad = self.table.encoded(self.encoding)?.value;
+        let start = self.table.encoded(self.header.encoding)?.value;
+        let size = self.table.encoded(self.header.encoding)?.value;
+        let pad = self.table.encoded(self.header.encoding)?.value;
         let action = self.table.uleb()?;
         let start = self
             .region
             .checked_add(start)
             .ok_or("a call site lies outside")?;
         start.checked_add(size).ok_or("a call site lies outside")?;
-        let landing_pad = (pad != 0).then(|| self.landing_pad_base.wrapping_add(pad));
+        let landing_pad = (pad != 0).then(|| self.landing_pad_base().wrapping_add(pad));
         Ok(Some(CallSite {
             start,
             size,
@@ -192,28 +225,27 @@ impl<'a> CallSites<'a> {
 }
 
 impl<'a> Lsda<'a> {
-    /// Parses the LSDA at `vaddr` of the FDE that starts at `region`. `next` is the distance in
-    /// bytes from this LSDA to the next one.
-    pub(super) fn parse(bytes: &'a [u8], vaddr: u64, region: u64, next: usize) -> Read<Self> {
-        let mut sites = CallSites::new(bytes, vaddr, region, next)?;
+    /// Parses the LSDA at `vaddr` of the FDE that starts at `region`.
+    pub(crate) fn parse(bytes: &'a [u8], vaddr: u64, region: u64) -> Read<Self> {
+        let mut sites = CallSites::new(bytes, vaddr, region)?;
         let mut call_sites = Vec::with_capacity(sites.remaining() / 4);
         while let Some(site) = sites.next()? {
             call_sites.push(site);
         }
-        let limit = sites.type_base.unwrap_or(bytes.len());
-        let mut reach = Reach::new(&bytes[sites.end..limit]);
+        let limit = sites.header.type_base.unwrap_or(bytes.len());
+        let mut reach = Reach::new(&bytes[sites.header.end..limit]);
         for site in &call_sites {
             reach.follow(site.action)?;
         }
-        let actions = &bytes[sites.end..sites.end + reach.actions_end];
-        let types = match sites.type_base {
+        let actions = &bytes[sites.header.end..sites.header.end + reach.actions_end];
+        let types = match sites.header.type_base {
             Some(base) => Some(read_types(bytes, vaddr, &sites, base, &mut reach)?),
             None if reach.max_type > 0 || reach.min_filter < 0 => {
                 return Err("an action names a type, but there is no type table");
             }
             None => None,
         };
-        let landing_pad_base = sites.landing_pad_base;
+        let landing_pad_base = sites.landing_pad_base();
         Ok(Self {
             vaddr,
             landing_pad_base,
@@ -306,8 +338,8 @@ fn read_types<'a>(
         }
         specifications_end = specifications_end.max(c.pos());
     }
-    let room = base - sites.end;
-    let encoding = sites.type_encoding;
+    let room = base - sites.header.end;
+    let encoding = sites.header.type_encoding;
     let mut entries = Vec::new();
     if reach.max_type > 0 {
         let size = encoded_size(encoding).ok_or("types are encoded in an unknown way")?;

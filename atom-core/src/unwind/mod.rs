@@ -241,8 +241,6 @@ pub struct UnwindTable<'a> {
     pub(crate) eh_frame: &'a [u8],
     pub(crate) vaddr: u64,
     memory: Memory<'a>,
-    /// Where language-specific data areas start, in order.
-    areas: Vec<u64>,
 }
 
 /// The system call `rt_sigreturn` in the forms that libraries use: a move of the number into rax or
@@ -269,7 +267,6 @@ pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
         eh_frame: bytes,
         vaddr: input.vaddr,
         memory: input.memory.clone(),
-        areas: Vec::new(),
     };
     let mut pos = 0;
     while let Some(word) = bytes.get(pos..pos + 4) {
@@ -290,8 +287,6 @@ pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
         pos = end;
     }
     table.fdes.sort_by_key(|f| f.start);
-    table.areas = table.fdes.iter().filter_map(|f| f.lsda).collect();
-    table.areas.sort_unstable();
     Ok(table)
 }
 
@@ -334,20 +329,12 @@ impl<'a> UnwindTable<'a> {
             return Ok(None);
         };
         let bytes = self.memory.at(vaddr).ok_or("it is not loaded");
-        let next = self.next_area(vaddr);
-        match bytes.and_then(|bytes| Lsda::parse(bytes, vaddr, fde.start, next)) {
+        match bytes.and_then(|bytes| Lsda::parse(bytes, vaddr, fde.start)) {
             Ok(lsda) => Ok(Some(lsda)),
             Err(reason) => {
                 Err(Error::new("reading a language-specific data area", reason).address(vaddr))
             }
         }
-    }
-
-    /// Distance in bytes from the area at this address to the next one.
-    fn next_area(&self, vaddr: u64) -> usize {
-        let next = self.areas.partition_point(|a| *a <= vaddr);
-        let distance = self.areas.get(next).map(|a| a - vaddr);
-        distance.map_or(usize::MAX, |d| usize::try_from(d).unwrap_or(usize::MAX))
     }
 
     /// Landing pads, each with the index of its FDE. A landing pad of several call sites comes
@@ -374,8 +361,7 @@ impl<'a> UnwindTable<'a> {
             .filter_map(|(i, f)| Some((i, f, f.lsda?)))
             .flat_map(move |(i, fde, lsda)| {
                 let sites = self.memory.at(lsda).and_then(|bytes| {
-                    let next = self.next_area(lsda);
-                    let sites = lsda::CallSites::new(bytes, lsda, fde.start, next).ok()?;
+                    let sites = lsda::CallSites::new(bytes, lsda, fde.start).ok()?;
                     budget = budget.checked_sub(sites.remaining())?;
                     Some(sites)
                 });

@@ -5,11 +5,12 @@
 //! alone unless its comment says otherwise.
 
 mod fixup;
+mod frames;
 pub mod machine;
 
 pub use super::flags::Cond;
 pub use super::gpr::Gpr;
-pub use fixup::{Fixup, Frame, Shift};
+pub use fixup::{Access, Fixup, Frame, Shift};
 
 use super::opcode::{self, Alu, Unary, modrm, prefix};
 
@@ -76,11 +77,16 @@ pub struct Asm<T> {
     pub fixups: Vec<Fixup<T>>,
     /// Places where the distance of rsp from the program's rsp changes, by ascending offset.
     pub shifts: Vec<Shift>,
+    /// Instructions of routines that may fault, by ascending offset.
+    pub accesses: Vec<Access>,
     /// Bytes from the program's rsp down to the present rsp. Code is emitted so that this depends on
     /// the place only, not on the path that control takes to it.
     depth: u32,
     /// True while rbp holds the frame, so that the distance of rsp does not matter.
     framed: bool,
+    /// True while rsp leads to another stack than the program's. Then `depth` counts from the word there that holds the
+    /// program's rsp.
+    elsewhere: bool,
     /// True for a target that lies below 2 GiB and out of reach: its address is written as it is,
     /// not as a distance from the instruction.
     pub by_address: fn(&T) -> bool,
@@ -92,6 +98,7 @@ pub struct Mark {
     code: usize,
     fixups: usize,
     shifts: usize,
+    accesses: usize,
     depth: u32,
 }
 
@@ -101,8 +108,10 @@ impl<T> Default for Asm<T> {
             code: Vec::new(),
             fixups: Vec::new(),
             shifts: Vec::new(),
+            accesses: Vec::new(),
             depth: 0,
             framed: false,
+            elsewhere: false,
             by_address: |_| false,
         }
     }
@@ -124,6 +133,7 @@ impl<T> Asm<T> {
             code: self.code.len(),
             fixups: self.fixups.len(),
             shifts: self.shifts.len(),
+            accesses: self.accesses.len(),
             depth: self.depth,
         }
     }
@@ -133,6 +143,7 @@ impl<T> Asm<T> {
         self.code.truncate(mark.code);
         self.fixups.truncate(mark.fixups);
         self.shifts.truncate(mark.shifts);
+        self.accesses.truncate(mark.accesses);
         self.depth = mark.depth;
     }
 
@@ -140,8 +151,15 @@ impl<T> Asm<T> {
     fn moved_down(&mut self, bytes: i32) {
         self.depth = self.depth.wrapping_add_signed(bytes);
         if !self.framed {
-            self.shift(Frame::Below(self.depth));
+            self.shift_to_depth();
         }
+    }
+
+    fn shift_to_depth(&mut self) {
+        self.shift(match self.elsewhere {
+            true => Frame::Stored(self.depth),
+            false => Frame::Below(self.depth),
+        });
     }
 
     /// Bytes from the program's rsp down to the present rsp.
@@ -151,19 +169,10 @@ impl<T> Asm<T> {
 
     /// Sets the distance from the program's rsp in bytes behind a jump, where control comes from elsewhere.
     pub fn at_depth(&mut self, depth: u32) {
-        if self.depth != depth {
+        if self.depth != depth || self.elsewhere {
             self.depth = depth;
-            self.shift(Frame::Below(depth));
+            self.shift_to_depth();
         }
-    }
-
-    /// Adds the shifts of other code, which has been appended at the offset `start`.
-    pub fn add_shifts(&mut self, shifts: &[Shift], start: u32) {
-        let placed = shifts.iter().map(|s| Shift {
-            at: s.at + start,
-            ..*s
-        });
-        self.shifts.extend(placed);
     }
 
     fn shift(&mut self, frame: Frame) {
@@ -171,24 +180,6 @@ impl<T> Asm<T> {
             at: self.code.len() as u32,
             frame,
         });
-    }
-
-    /// `push rbp; mov rbp, rsp`: the head of a function. What follows may move
-    /// rsp as it likes until [`Asm::close_frame`].
-    pub fn open_frame(&mut self) {
-        self.push(Gpr::RBP);
-        self.mov(Gpr::RBP, Gpr::RSP);
-        self.framed = true;
-        self.shift(Frame::Base);
-    }
-
-    /// `pop rbp`, where rsp is as it was behind [`Asm::open_frame`].
-    pub fn close_frame(&mut self) {
-        self.rex(false, 0, 0, Gpr::RBP.0, false);
-        self.byte(opcode::POP_R | Gpr::RBP.low());
-        self.framed = false;
-        self.depth = 0;
-        self.shift(Frame::Below(0));
     }
 
     /// Appends instructions as bytes, for code that is used in one place only.
@@ -340,6 +331,11 @@ impl<T> Asm<T> {
         if to != from {
             self.op_registers(true, opcode::MOV_RM_R, from.0, to);
         }
+    }
+
+    /// `xchg a, b`
+    pub fn swap(&mut self, a: Gpr, b: Gpr) {
+        self.op_registers(true, opcode::XCHG, a.0, b);
     }
 
     /// `mov to, value`, in the shortest form.
@@ -674,12 +670,6 @@ impl<T> Asm<T> {
     /// `test reg, reg`. Changes the flags.
     pub fn test(&mut self, reg: Gpr) {
         self.op_registers(true, opcode::TEST_RM_R, reg.0, reg);
-    }
-
-    /// `test eax, value`. Changes the flags.
-    pub fn test_eax(&mut self, value: u32) {
-        self.byte(opcode::TEST_EAX_IMM);
-        self.imm32(value as i32);
     }
 
     /// `cmovcc to, from`

@@ -3,7 +3,7 @@
 //! The common forms, without prefixes, are known by their bytes alone; the others need decoding.
 
 use super::opcode::{
-    CALL, ESCAPE, JCC, JCC_LAST, JCC_SHORT, JCC_SHORT_LAST, JMP, JMP_SHORT, JRCXZ, LOOPNE,
+    CALL, ESCAPE, INT3, JCC, JCC_LAST, JCC_SHORT, JCC_SHORT_LAST, JMP, JMP_SHORT, JRCXZ, LOOPNE,
 };
 use super::{Cond, Instruction, decode_at, direct_target};
 
@@ -107,14 +107,12 @@ pub const fn near_jcc(short: u8) -> [u8; 2] {
 /// The opcode of `xbegin rel32`.
 pub const XBEGIN: [u8; 2] = [0xc7, 0xf8];
 
-/// A branch on rcx, of which there is no form with a displacement of 32 bits, around another:
-/// `jrcxz 1f; jmp 2f; 1: jmp target; 2:`, up to the displacement.
-pub const fn far_counted(opcode: u8) -> [u8; 5] {
-    [opcode, JMP_SHORT_LEN as u8, JMP_SHORT, JMP_LEN as u8, JMP]
-}
+/// What follows a branch on rcx, of which there is no form with a displacement of 32 bits, in place of its displacement:
+/// `jrcxz 1f; jmp 2f; 1: jmp target; 2:`, up to the displacement of the last jump.
+pub const FAR_COUNTED_TAIL: [u8; 4] = [JMP_SHORT_LEN as u8, JMP_SHORT, JMP_LEN as u8, JMP];
 
-/// Size in bytes of [`far_counted`] with its displacement.
-pub const FAR_COUNTED_LEN: usize = 9;
+/// Number of bytes by which such a branch is longer than the original.
+pub const FAR_COUNTED_MORE: usize = FAR_COUNTED_TAIL.len() - 1 + 4;
 
 /// `push rax; lea rax, [rip + displacement]`, up to the displacement: the start of what pushes an
 /// address and changes no register.
@@ -126,6 +124,60 @@ pub const PUSH_ADDRESS_TAIL: [u8; 4] = [0x48, 0x87, 0x04, 0x24];
 /// Size in bytes of what pushes an address.
 pub const PUSH_ADDRESS_LEN: usize = PUSH_ADDRESS_HEAD.len() + 4 + PUSH_ADDRESS_TAIL.len();
 
+/// The start of what makes a call and replaces the pushed address by another, up to the displacement of that
+/// address: `call 1f; int3; 1: push rax; lea rax, [rip + displacement]`.
+pub const PUSHED_HEAD: [u8; 10] = [CALL, 1, 0, 0, 0, INT3, 0x50, 0x48, 0x8d, 0x05];
+
+/// The end of it, in front of the jump to the callee: `mov [rsp+8], rax; pop rax`.
+pub const PUSHED_TAIL: [u8; 6] = [0x48, 0x89, 0x44, 0x24, 0x08, 0x58];
+
+/// Size in bytes of what stands in front of the jump.
+pub const PUSHED_LEN: usize = PUSHED_HEAD.len() + 4 + PUSHED_TAIL.len();
+
+/// Distances in bytes by which the stack pointer is lower in that code, each with the offset from which it holds.
+pub const PUSHED_DEPTHS: [(u64, u32); 3] = [(6, 8), (7, 16), (PUSHED_LEN as u64, 8)];
+
+/// A jump through a pointer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PointerJump {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Offset of the displacement, if that is relative to the jump's end.
+    pub relative: Option<usize>,
+}
+
+/// The jump that leads where a call through a pointer leads, after one word has been pushed. `None` if the call has
+/// another form, or an operand that depends on the stack pointer.
+pub fn jump_of_call(bytes: &[u8]) -> Option<PointerJump> {
+    const GROUP: u8 = 0xff;
+    let is_prefix = |b: &&u8| {
+        matches!(
+            **b,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64 | 0x65 | 0xf2
+        )
+    };
+    let prefixes = bytes.iter().take_while(is_prefix).count();
+    let &[GROUP, modrm, ref rest @ ..] = &bytes[prefixes..] else {
+        return None;
+    };
+    let rex = prefixes.checked_sub(1).map_or(0, |i| bytes[i]);
+    let extends_base = rex & 0xf1 == 0x41;
+    let base = match (modrm >> 6, modrm & 7) {
+        (3, register) => register,
+        (_, 4) => rest.first()? & 7,
+        (_, register) => register,
+    };
+    if modrm >> 3 & 7 != 2 || base == 4 && !extends_base {
+        return None;
+    }
+    let mut jump = bytes.to_vec();
+    jump[prefixes + 1] = modrm & !0x38 | 4 << 3;
+    Some(PointerJump {
+        bytes: jump,
+        relative: (modrm & 0xc7 == 5).then_some(prefixes + 2),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +188,35 @@ mod tests {
             assert_eq!(target_of(&jump(0x1000, to), 0x1000), Some(to));
         }
         assert_eq!(target_of(&short_jump(0x1000, 0xff0), 0x1000), Some(0xff0));
+    }
+
+    #[test]
+    fn calls_through_pointers_as_jumps() {
+        let jump = |bytes: &[u8]| {
+            let found = jump_of_call(bytes)?;
+            Some(decode_at(&found.bytes, 0x1000)?.to_string())
+        };
+        let cases: [(&[u8], Option<&str>); 9] = [
+            (&[0xff, 0xd0], Some("jmp rax")),
+            (&[0x41, 0xff, 0xd4], Some("jmp r12")),
+            (&[0x41, 0xff, 0x54, 0x24, 8], Some("jmp qword [r12+8]")),
+            (
+                &[0xff, 0x14, 0xc5, 0, 16, 0, 0],
+                Some("jmp qword [rax*8+1000h]"),
+            ),
+            (&[0xff, 0x15, 2, 0, 0, 0], Some("jmp qword [rel 1008h]")),
+            (&[0xff, 0x54, 0x24, 8], None),
+            (&[0xff, 0x14, 0x04], None),
+            (&[0xff, 0xd4], None),
+            (&[0xe8, 0, 0, 0, 0], None),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(jump(bytes).as_deref(), expected, "{bytes:x?}");
+        }
+        assert_eq!(
+            jump_of_call(&[0xff, 0x15, 2, 0, 0, 0]).and_then(|j| j.relative),
+            Some(2)
+        );
     }
 
     #[test]

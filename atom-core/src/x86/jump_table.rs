@@ -29,10 +29,23 @@ pub fn is_absolute_entry(i: &Instruction) -> bool {
 pub fn loads_wide_entry(i: &Instruction) -> bool {
     i.mnemonic() == Mnemonic::Mov
         && i.op1_kind() == OpKind::Memory
-        && i.op0_register().size() == 8
+        && matches!(i.memory_index_scale(), 1 | 8)
+        && is_wide_entry(i)
+}
+
+/// True for `add r64,[base + index*8]`, which may add an entry of 64 bits of a relative table to the table's address,
+/// as code of GHC does.
+pub fn adds_wide_entry(i: &Instruction) -> bool {
+    i.mnemonic() == Mnemonic::Add
+        && i.op1_kind() == OpKind::Memory
+        && i.memory_index_scale() == 8
+        && is_wide_entry(i)
+}
+
+fn is_wide_entry(i: &Instruction) -> bool {
+    i.op0_register().size() == 8
         && i.memory_base() != Register::None
         && i.memory_index() != Register::None
-        && matches!(i.memory_index_scale(), 1 | 8)
         && i.memory_displacement64() == 0
         && i.segment_prefix() == Register::None
 }

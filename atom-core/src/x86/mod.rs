@@ -57,9 +57,9 @@ pub use gpr::Gpr;
 pub use memo::Memo;
 
 pub use iced_x86::{
-    Code, ConditionCode, Decoder, DecoderOptions, EncodingKind, FlowControl, FormatMnemonicOptions,
-    Formatter, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
-    NasmFormatter, OpAccess, OpKind, Register, RflagsBits,
+    Code, ConditionCode, CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl,
+    FormatMnemonicOptions, Formatter, Instruction, InstructionInfoFactory, InstructionInfoOptions,
+    Mnemonic, NasmFormatter, OpAccess, OpKind, Register, RflagsBits,
 };
 
 /// The assembler for code of which there is one piece in an output, and encoding again.

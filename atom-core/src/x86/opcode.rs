@@ -124,6 +124,8 @@ pub const MOVZX_16: u16 = 0x0fb7;
 pub const MOVSX_8: u16 = 0x0fbe;
 /// `movsx r, rm16`
 pub const MOVSX_16: u16 = 0x0fbf;
+/// `test rm, imm32`, with the extension 0.
+pub const TEST_RM_IMM32: u16 = 0xf7;
 /// `test rm, r`
 pub const TEST_RM_R: u16 = 0x85;
 /// `xchg rm, r`

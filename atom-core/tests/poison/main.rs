@@ -1,6 +1,7 @@
 //! Liveness, judged by running programs in which all that is claimed dead has
 //! been overwritten.
 
+mod conventions;
 mod poisoner;
 
 use std::path::{Path, PathBuf};
@@ -188,6 +189,16 @@ fn conventions_of_assembly() {
     check(&folder, &program, &[]);
 }
 
+/// Pairs of caller and callee with random conventions, called through pointers.
+#[test]
+fn random_conventions() {
+    for seed in 1..4 {
+        let folder = Folder::new(&format!("random-{seed}"));
+        let program = folder.compile(&conventions::program(seed, 60), "c", &["-O1"]);
+        check(&folder, &program, &[]);
+    }
+}
+
 const EXCEPTIONS: &str = r#"
 #include <cstdio>
 #include <map>
@@ -215,6 +226,18 @@ fn virtual_calls_and_exceptions() {
     for (name, flags) in [("cc", &["-O2"][..]), ("cc-static", &["-O2", "-static"])] {
         let folder = Folder::new(name);
         let program = folder.compile(EXCEPTIONS, "cc", flags);
+        check(&folder, &program, &[]);
+    }
+}
+
+/// Entries of the PLT tell the binding code which function is called: by the stack, or by r11 (mold).
+#[test]
+fn functions_bound_at_their_first_call() {
+    let source = include_str!("../../../tests/sources/plt.c");
+    for linker in ["bfd", "gold", "lld", "mold"] {
+        let folder = Folder::new(linker);
+        let linker = format!("-fuse-ld={linker}");
+        let program = folder.compile(source, "c", &["-O2", "-Wl,-z,lazy", &linker]);
         check(&folder, &program, &[]);
     }
 }

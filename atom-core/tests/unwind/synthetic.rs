@@ -1,7 +1,10 @@
 //! Tables made by hand, for what compilers seldom or never emit.
 
-use atom_core::unwind::write::{MovedRange, UnwindBlobs, build, check};
+use atom_core::unwind::write::{
+    AddressMap, Inserted, Lowered, MovedRange, UnwindBlobs, build, check,
+};
 use atom_core::unwind::{self, CfaRule, Memory, TypeEntry, UnwindInput, UnwindTable};
+use atom_core::x86::asm::Frame;
 
 use crate::oracle::{Frames, direct, landing};
 
@@ -183,6 +186,33 @@ fn landing_pad_at_the_start_of_its_piece() {
 }
 
 #[test]
+fn areas_of_pieces_without_instructions_end_the_call_sites_before_them() {
+    // Three areas that end at the same place and state the same base of landing pads (TEXT + 0x30), eight
+    // bytes relative to their place. The second is the area of a piece without instructions, which has no FDE.
+    let header = |at: u64, rest: u8| {
+        let base = (TEXT + 0x30).wrapping_sub(AREA + at + 1);
+        [&[0x10][..], &base.to_le_bytes(), &[0xff, 0x01, rest]].concat()
+    };
+    let size = 12;
+    let sites: [&[u8]; 3] = [&[0, 8, 4, 0, 0, 0], &[0, 0, 0], &[0, 0x10, 0, 0]];
+    let total: usize = sites.iter().map(|s| size + s.len()).sum();
+    let mut area = Vec::new();
+    for own in sites {
+        let rest = total - area.len() - size;
+        area.extend(header(area.len() as u64, rest as u8));
+        area.extend(own);
+    }
+    let (maker, area) = with_area(&area);
+    let memory = [(AREA, &area[..])];
+    let table = maker.table(&memory);
+    let pads: Vec<_> = table.landing_pads().collect();
+    assert_eq!(pads, [(0, TEXT + 0x34)]);
+    let lsda = table.lsda(&table.fdes[0]);
+    let lsda = lsda.expect("it parses").expect("it is there");
+    assert_eq!(lsda.call_sites.len(), 1);
+}
+
+#[test]
 fn absolute_types_are_reached_through_their_slots() {
     // Two types in eight bytes each, filled in by the dynamic loader; a chain of
     // two actions (type 1, then type 2), and a specification of type 2.
@@ -304,4 +334,123 @@ fn many_ranges_that_overlap_take_no_memory() {
     let moved: Vec<_> = (0..3000).map(|i| range(TEXT + i, TEXT + i + 1)).collect();
     let error = build(&table, &moved, &doubled, NEW + 0x10000).expect_err("refused");
     assert!(error.to_string().contains("overlap"), "{error}");
+}
+
+/// [`doubled`], with code inserted in the gap behind one instruction.
+struct Insertion {
+    behind: u64,
+    keeps_below: bool,
+    /// The code calls something and does not move rsp by itself.
+    calls: bool,
+}
+
+impl AddressMap for Insertion {
+    fn new_address(&self, old: u64) -> Option<u64> {
+        doubled(old)
+    }
+
+    fn keeps_below(&self, _: u64) -> bool {
+        self.keeps_below
+    }
+
+    fn inserted(&self, _: &MovedRange) -> Inserted {
+        let at = NEW + 2 * (self.behind - TEXT) + 1;
+        let mut lowered = vec![
+            Lowered::new(at, Frame::Below(8)),
+            Lowered::new(at + 1, Frame::Below(0)),
+        ];
+        if self.calls {
+            lowered = vec![Lowered {
+                at,
+                frame: Frame::Below(0),
+                writes: true,
+            }];
+        }
+        Inserted {
+            lowered,
+            strays: Vec::new(),
+        }
+    }
+}
+
+/// Two registers are pushed, and popped by an epilogue in the middle that remembers nothing.
+const EPILOGUE: [u8; 19] = [
+    0x41, 0x0e, 16, 0x41, 0x0e, 24, 0x83, 2, 0x8e, 3, // pushed: rbx at -16, r14 at -24
+    0x58, 0x0e, 16, 0x42, 0x0e, 8, 0x42, 0x0e, 24, // popped at 0x1a and 0x1c, back at 0x1e
+];
+
+fn rule(register: usize, insertion: &Insertion, old: u64) -> String {
+    rule_of(&EPILOGUE, register, insertion, old)
+}
+
+fn rule_of(cfi: &[u8], register: usize, insertion: &Insertion, old: u64) -> String {
+    let mut maker = Maker::default();
+    let cie = maker.cie(1, "zR", &[0], 1);
+    maker.fde(cie, TEXT, 0x40, &[], cfi);
+    let table = maker.table(&[]);
+    let blobs = build(
+        &table,
+        &[range(TEXT, TEXT + 0x40)],
+        insertion,
+        NEW + 0x10000,
+    );
+    let blobs = blobs.expect("tables");
+    assert_eq!(blobs.undescribed, []);
+    let new = frames(&blobs);
+    let at = doubled(TEXT + old).expect("it moved");
+    let row = new.row(&new.indexed(at), at, TEXT + old).expect("a row");
+    row.registers[register].clone()
+}
+
+#[test]
+fn rules_hold_again_behind_an_epilogue_in_the_middle() {
+    for calls in [false, true] {
+        let insertion = Insertion {
+            behind: TEXT + 0x1b,
+            keeps_below: false,
+            calls,
+        };
+        // Only r14 was popped. Its place was written; rbx is still in the frame.
+        assert_eq!(rule(14, &insertion, 0x1b), "Offset(-24)");
+        assert_eq!(rule(14, &insertion, 0x1c), "SameValue");
+        assert_eq!(rule(3, &insertion, 0x1c), "Offset(-16)");
+        for register in [3, 14] {
+            let place = ["Offset(-16)", "Offset(-24)"][usize::from(register == 14)];
+            for old in [0x1e, 0x1f, 0x3f] {
+                assert_eq!(
+                    rule(register, &insertion, old),
+                    place,
+                    "{register} {old:#x}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rules_stay_where_inserted_code_leaves_the_red_zone_alone() {
+    let insertion = Insertion {
+        behind: TEXT + 0x1d,
+        keeps_below: true,
+        calls: false,
+    };
+    for old in [0x1c, 0x1d, 0x1e] {
+        assert_eq!(rule(3, &insertion, old), "Offset(-16)");
+        assert_eq!(rule(14, &insertion, old), "Offset(-24)");
+    }
+}
+
+#[test]
+fn registers_that_a_first_row_places_below_rsp_have_their_values() {
+    // rbx at -16 from the start on, pushed by the first instruction of one byte.
+    let cfi = [0x83, 2, 0x41, 0x0e, 16];
+    let mut insertion = Insertion {
+        behind: TEXT + 0x10,
+        keeps_below: false,
+        calls: false,
+    };
+    assert_eq!(rule_of(&cfi, 3, &insertion, 0), "SameValue");
+    assert_eq!(rule_of(&cfi, 3, &insertion, 1), "Offset(-16)");
+    insertion.keeps_below = true;
+    assert_eq!(rule_of(&cfi, 3, &insertion, 0), "Offset(-16)");
 }

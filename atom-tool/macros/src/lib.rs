@@ -179,10 +179,12 @@ impl Function {
         })
     }
 
-    /// Runs the body with signals blocked.
+    /// Runs the body with signals blocked, on a stack of the runtime's.
     fn uninterrupted(mut self) -> Self {
-        let mut body = tokens("let _uninterrupted = ::atom_tool::private::Uninterrupted::begin();");
-        body.extend([TokenTree::Group(self.body.clone())]);
+        let mut work = tokens("|_|");
+        work.extend([TokenTree::Group(self.body.clone())]);
+        let mut body = tokens("::atom_tool::private::Uninterrupted::run");
+        body.extend([TokenTree::Group(Group::new(Delimiter::Parenthesis, work))]);
         self.body = Group::new(Delimiter::Brace, body);
         self
     }

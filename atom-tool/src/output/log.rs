@@ -110,9 +110,7 @@ impl Log {
             return tell(&io::Error::other(format!("{name}: {needs}")));
         };
         self.memory.store(memory.as_ptr(), Ordering::Release);
-        if let Some(mut held) = self.hold() {
-            held.flush(true);
-        }
+        self.hold(|held| held.flush(true));
         let mut last = OPENED.load(Ordering::Acquire);
         loop {
             self.next.store(last, Ordering::Relaxed);
@@ -126,42 +124,42 @@ impl Log {
 
     /// Writes formatted text; `write!` and `writeln!` call it.
     pub fn write_fmt(&self, text: Arguments<'_>) {
-        let Some(mut held) = self.hold() else { return };
-        // Errors of writing are reported elsewhere. An error here comes from a formatter and has no reason to report.
-        let _ = held.write_fmt(text);
+        self.hold(|held| {
+            // Errors of writing are reported elsewhere. An error here comes from a formatter and has no reason to report.
+            let _ = held.write_fmt(text);
+        });
     }
 
     /// Writes bytes.
     pub fn write(&self, bytes: &[u8]) {
-        if let Some(mut held) = self.hold() {
-            held.push(bytes);
-        }
+        self.hold(|held| held.push(bytes));
     }
 
     /// Writes the buffered bytes to the file.
     pub fn flush(&self) {
-        if let Some(mut held) = self.hold() {
-            held.flush(false);
+        self.hold(|held| held.flush(false));
+    }
+
+    /// Does work on the log while signals are blocked and the log is locked. Nothing happens if it is not open.
+    fn hold(&self, work: impl FnOnce(&mut Held<'_>)) {
+        let memory = NonNull::new(self.memory.load(Ordering::Acquire));
+        if let (Some(memory), Some(name)) = (memory, self.name.get()) {
+            Uninterrupted::run(|_| work(&mut Self::lock(memory, name)));
         }
     }
 
-    /// Blocks signals and locks the log. `None` if it is not open.
-    fn hold(&self) -> Option<Held<'_>> {
-        let memory = NonNull::new(self.memory.load(Ordering::Acquire))?;
-        let name = self.name.get()?;
-        let signals = Uninterrupted::begin();
+    fn lock(memory: NonNull<u64>, name: &str) -> Held<'_> {
         // SAFETY: the memory is page-aligned, larger than the structure and never freed. At first and in a
         // child it is zeros, which are valid for each field.
         let fresh = unsafe { memory.cast::<Fresh>().as_ref() };
         fresh.lock.lock();
         // SAFETY: `open` has allocated `BUFFER` bytes after the wiped ones.
         let buffer = unsafe { memory.cast::<u8>().add(forks::WIPED) };
-        Some(Held {
+        Held {
             name,
             fresh,
             buffer,
-            _signals: signals,
-        })
+        }
     }
 }
 
@@ -180,14 +178,12 @@ fn tell(error: &io::Error) {
     record::failed(&format!("cannot write {error}; the log ends here"));
 }
 
-/// A log that is locked.
+/// A log that is locked, while signals wait.
 struct Held<'a> {
     name: &'a str,
     fresh: &'a Fresh,
     /// [`BUFFER`] bytes, which only the holder of the lock uses.
     buffer: NonNull<u8>,
-    /// Dropped after the lock is released, since `drop` of a structure runs before its fields are dropped.
-    _signals: Uninterrupted,
 }
 
 impl Held<'_> {

@@ -108,6 +108,15 @@ pub(crate) fn create_profile(template: &str) -> io::Result<File> {
     Ok(file)
 }
 
+/// Tells `atom run` that the process's profile has all that the report for people in the file of [`path`] says. A
+/// snapshot of a process that goes on, a file that the user has named for each process, and a shared one stay as they are.
+pub(crate) fn summed(template: &str) {
+    let is_apart = template.contains("%p") || is_shared(Path::new(template));
+    if !is_apart && !analysis_rt::is_snapshot() {
+        record::summed(&path(template));
+    }
+}
+
 /// Keeps an older file as [`create`] does, where a library writes the new one; `atom run` names it.
 pub fn make_room(path: &Path) {
     keep::make_room(path);

@@ -38,11 +38,20 @@ pub(super) fn written(path: &Path) {
             leave(b'O', &of_process(path));
         }
     });
+    analysis_rt::late_objects(&mut |path| {
+        leave(b'L', &of_process(path));
+    });
 }
 
 /// A profile stands in this file.
 pub(super) fn profile_written(path: &Path) {
     leave(b'P', &of_process(path.as_os_str().as_bytes()));
+}
+
+/// The profile that was written just now has all that the report for people in this file says, so reports of several
+/// processes can be added up.
+pub(super) fn summed(path: &Path) {
+    leave(b'T', &of_process(path.as_os_str().as_bytes()));
 }
 
 /// A path behind the numbers of the process and of its parent.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use analysis_rt::Uninterrupted;
 
 use super::search;
-use super::sites::{self, CALL};
+use super::sites::{self, CALL, call};
 use super::state::{CACHED, FRAME, NO_SP, PathNode, PathState, spread};
 use crate::forks;
 use crate::stack::stack_around;
@@ -44,6 +44,22 @@ fn sp_of(state: &PathState) -> u64 {
     match is_by_site() {
         true => sites::sp(state),
         false => state.sp.get(),
+    }
+}
+
+/// rsp of the outermost open procedure or call in frames from `start` on; [`NO_SP`] if none is open. A signal handler may
+/// run on another stack than the procedures around it, but the thread began on its first one.
+fn outermost_sp(state: &PathState, start: u64) -> u64 {
+    let (first, top) = (first_above(start), state.top.get());
+    if is_by_site() {
+        let mut calls = (first..top).step_by(CALL as usize).map(|at| call(at).key);
+        return calls.find(|key| *key != 0).unwrap_or(NO_SP);
+    }
+    // A frame has what was open before its procedure.
+    match (top - first) / FRAME {
+        0 => NO_SP,
+        1 => state.sp.get(),
+        _ => state.frame_at(first + FRAME).sp,
     }
 }
 
@@ -136,48 +152,49 @@ fn arena(state: &PathState) -> Option<&'static mut Arena> {
 /// Prepares for a thread's first entry. False before the program's start, or if there is no memory; the thread's root then
 /// counts everything.
 fn begin(state: &PathState) -> bool {
-    let _signals_wait = Uninterrupted::begin();
-    if state.arena.get() != 0 {
-        return true;
-    }
-    if !super::has_begun() {
-        return false;
-    }
-    let Some((start, limit)) = frames(FRAMES) else {
-        return false;
-    };
-    if is_by_site() {
-        let Some(room) = forks::memory(search::ROOM as usize) else {
+    Uninterrupted::run(|_| {
+        if state.arena.get() != 0 {
+            return true;
+        }
+        if !super::has_begun() {
+            return false;
+        }
+        let Some((start, limit)) = frames(FRAMES) else {
             return false;
         };
-        let room = room.as_ptr().expose_provenance() + forks::WIPED;
-        state.room.set(room as u64);
-    }
-    let arena = Arena {
-        nodes: 0,
-        free: [].iter(),
-        stacks: vec![Stack {
-            low: 0,
-            high: 0,
-            start,
-            top: start,
-            limit,
-            sp: NO_SP,
-            node: 0,
-        }],
-        current: 0,
-        more: 0,
-    };
-    let top = first(start, [0, 0]);
-    let cache = cells(CACHED as usize).as_ptr().expose_provenance();
-    state.cache.set(cache as u64);
-    let arena = std::ptr::from_mut(Box::leak(Box::new(arena))).expose_provenance();
-    Table::new(TABLE).publish(state);
-    state.arena.set(arena as u64);
-    state.sp.set(NO_SP);
-    state.top.set(top);
-    state.limit.set(limit);
-    true
+        if is_by_site() {
+            let Some(room) = forks::memory(search::ROOM as usize) else {
+                return false;
+            };
+            let room = room.as_ptr().expose_provenance() + forks::WIPED;
+            state.room.set(room as u64);
+        }
+        let arena = Arena {
+            nodes: 0,
+            free: [].iter(),
+            stacks: vec![Stack {
+                low: 0,
+                high: 0,
+                start,
+                top: start,
+                limit,
+                sp: NO_SP,
+                node: 0,
+            }],
+            current: 0,
+            more: 0,
+        };
+        let top = first(start, [0, 0]);
+        let cache = cells(CACHED as usize).as_ptr().expose_provenance();
+        state.cache.set(cache as u64);
+        let arena = std::ptr::from_mut(Box::leak(Box::new(arena))).expose_provenance();
+        Table::new(TABLE).publish(state);
+        state.arena.set(arena as u64);
+        state.sp.set(NO_SP);
+        state.top.set(top);
+        state.limit.set(limit);
+        true
+    })
 }
 
 /// Address of the first frame of a stack of frames that is empty. What runs on it is called by the given node and call
@@ -299,39 +316,42 @@ pub(super) fn back_by_site(state: &PathState, sp: u64) {
 #[cold]
 #[inline(never)]
 pub(super) fn end_thread(state: &PathState) {
-    let _signals_wait = Uninterrupted::begin();
-    let Some(arena) = arena(state) else { return };
-    arena.go(state, 0);
-    let first = &arena.stacks[0];
-    state.top.set(self::first(first.start, [0, 0]));
-    state.sp.set(NO_SP);
-    state.node.set(0);
-    state.low.set(0);
-    state.high.set(0);
-    for stack in &mut arena.stacks {
-        stack.empty();
-        (stack.low, stack.high) = (0, 0);
-    }
+    Uninterrupted::run(|_| {
+        let Some(arena) = arena(state) else { return };
+        arena.go(state, 0);
+        let first = &arena.stacks[0];
+        state.top.set(self::first(first.start, [0, 0]));
+        state.sp.set(NO_SP);
+        state.node.set(0);
+        state.low.set(0);
+        state.high.set(0);
+        for stack in &mut arena.stacks {
+            stack.empty();
+            (stack.low, stack.high) = (0, 0);
+        }
+    })
 }
 
 /// Goes to the stack of `sp`, and forgets its procedures whose stack pointer at the entry was lower.
 fn settle(state: &PathState, sp: u64) {
-    let _signals_wait = Uninterrupted::begin();
-    let Some(arena) = arena(state) else { return };
-    if state.high.get() == 0 && sp_of(state) != NO_SP {
-        let (low, high) = stack_around(sp_of(state)).unwrap_or((0, NO_SP));
-        state.low.set(low);
-        state.high.set(high);
-    }
-    if !(state.low.get()..state.high.get()).contains(&sp) {
-        arena.find_stack(state, sp);
-    }
-    if is_by_site() {
-        return sites::drop_below(state, sp);
-    }
-    while state.sp.get() < sp {
-        state.pop();
-    }
+    Uninterrupted::run(|_| {
+        let Some(arena) = arena(state) else { return };
+        let outermost = outermost_sp(state, arena.stacks[arena.current].start);
+        if state.high.get() == 0 && outermost != NO_SP {
+            let (low, high) = stack_around(outermost).unwrap_or((0, NO_SP));
+            state.low.set(low);
+            state.high.set(high);
+        }
+        if !(state.low.get()..state.high.get()).contains(&sp) {
+            arena.find_stack(state, sp);
+        }
+        if is_by_site() {
+            return sites::drop_below(state, sp);
+        }
+        while state.sp.get() < sp {
+            state.pop();
+        }
+    })
 }
 
 impl Stack {
@@ -441,26 +461,27 @@ pub(super) fn find(state: &PathState, node: u64, proc: u32, site: u64) -> Option
 
 /// Makes a child of a node, given the node's place and the call site; returns its place.
 fn make(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jump: bool) -> u64 {
-    let _signals_wait = Uninterrupted::begin();
-    // A handler may have made it since it was looked for.
-    if let Some(child) = find(state, node, proc, site) {
-        return child;
-    }
-    let Some(arena) = arena(state) else { return 0 };
-    let mut target = None;
-    let (repeats, nearest) = above(state, node, proc);
-    let most = REPEATS.load(Relaxed);
-    if most != 0 && repeats >= most || is_jump && repeats != 0 {
-        target = nearest;
-    } else if arena.nodes >= MOST.load(Relaxed) {
-        if arena.more == 0 {
-            arena.more = arena.node(state, [0, 0], MORE, None);
+    Uninterrupted::run(|_| {
+        // A handler may have made it since it was looked for.
+        if let Some(child) = find(state, node, proc, site) {
+            return child;
         }
-        let more = arena.more;
-        let known = find(state, more, proc, 0);
-        target = Some(known.unwrap_or_else(|| arena.node(state, [more, 0], proc, None)));
-    }
-    arena.node(state, [node, site], proc, target)
+        let Some(arena) = arena(state) else { return 0 };
+        let mut target = None;
+        let (repeats, nearest) = above(state, node, proc);
+        let most = REPEATS.load(Relaxed);
+        if most != 0 && repeats >= most || is_jump && repeats != 0 {
+            target = nearest;
+        } else if arena.nodes >= MOST.load(Relaxed) {
+            if arena.more == 0 {
+                arena.more = arena.node(state, [0, 0], MORE, None);
+            }
+            let more = arena.more;
+            let known = find(state, more, proc, 0);
+            target = Some(known.unwrap_or_else(|| arena.node(state, [more, 0], proc, None)));
+        }
+        arena.node(state, [node, site], proc, target)
+    })
 }
 
 /// How often a procedure is on the path to a node, and the place of its innermost node there.

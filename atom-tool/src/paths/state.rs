@@ -229,12 +229,18 @@ impl PathState {
         self.node.set(node);
     }
 
+    /// A frame of this thread.
+    #[inline(always)]
+    pub(super) fn frame_at(&self, at: u64) -> Frame {
+        // SAFETY: the callers pass places of frames that have been pushed, in memory that is never unmapped.
+        unsafe { std::ptr::with_exposed_provenance::<Frame>(at as usize).read() }
+    }
+
     /// Takes the uppermost frame from the stack, and goes back to what it kept.
     #[inline(always)]
     pub(super) fn pop(&self) {
         let top = self.top.get().wrapping_sub(FRAME);
-        // SAFETY: the caller knows that a procedure is open, so there is a frame.
-        let around = unsafe { std::ptr::with_exposed_provenance::<Frame>(top as usize).read() };
+        let around = self.frame_at(top);
         in_this_order();
         self.top.set(top);
         in_this_order();
@@ -308,10 +314,17 @@ pub(super) fn path_back(state: PerThread<PathState>, sp: RegV) {
 pub(super) fn path_system_call(state: PerThread<PathState>, number: RegV, sp: RegV) {
     const SYS_RT_SIGRETURN: u64 = 15;
     const SYS_EXIT: u64 = 60;
+    const SYS_EXECVE: u64 = 59;
+    const SYS_EXIT_GROUP: u64 = 231;
+    const SYS_EXECVEAT: u64 = 322;
     match number.0 {
         SYS_RT_SIGRETURN if slow::is_by_site() => {}
         SYS_RT_SIGRETURN => pop_if(&state, sp.0),
         SYS_EXIT => slow::end_thread(&state),
+        // The next child in its parent's memory goes on with the state, and the stack is gone then.
+        SYS_EXECVE | SYS_EXECVEAT | SYS_EXIT_GROUP if analysis_rt::is_in_parents_memory() => {
+            slow::end_thread(&state);
+        }
         _ => {}
     }
 }

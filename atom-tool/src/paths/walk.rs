@@ -8,10 +8,10 @@
 //! ABI: at a procedure's entry rsp is the address of the return address. The exception tables say for a call where
 //! rsp was before the call that entered the procedure, and where the caller's rbp is saved.
 
+use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use atom_abi::OBJECT_SHIFT;
 use atom_abi::query::CallFrameRecord;
@@ -116,15 +116,50 @@ unsafe fn word(address: u64) -> u64 {
     unsafe { std::ptr::with_exposed_provenance::<u64>(address as usize).read_volatile() }
 }
 
-/// A call site in this process.
-struct Row {
-    /// Return address, or 0 while that is not known.
-    back: AtomicU64,
-    frame: SiteFrame,
+/// The call sites in this process, in the order of their original return addresses.
+struct Rows {
+    frames: &'static [SiteFrame],
+    /// For each its return address, or 0 while that is not known.
+    backs: Box<[AtomicU64]>,
 }
 
-/// The call sites, in the order of their original return addresses.
-static SITES: OnceLock<Vec<Row>> = OnceLock::new();
+impl Rows {
+    /// The call site with a number, from 1 on, and its return address.
+    #[inline(always)]
+    fn get(&self, number: u64) -> Option<(&'static SiteFrame, &AtomicU64)> {
+        let at = (number as usize).wrapping_sub(1);
+        self.frames.get(at).zip(self.backs.get(at))
+    }
+}
+
+/// The table of call sites. It becomes longer when a library is added to the process.
+struct Table(Array<SiteFrame>);
+// SAFETY: the table never changes, or is replaced as a whole.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+static TABLE: OnceLock<Table> = OnceLock::new();
+/// What was made of it last; null before the program's start. Earlier ones are kept for ever, since threads may use them.
+static ROWS: AtomicPtr<Rows> = AtomicPtr::new(null_mut());
+
+#[inline(always)]
+fn rows() -> Option<&'static Rows> {
+    // SAFETY: null, or a box that was leaked.
+    unsafe { ROWS.load(Acquire).as_ref() }
+}
+
+/// Takes the call sites of libraries that were added.
+fn grow() {
+    let Some(table) = TABLE.get() else { return };
+    let frames = table.0.as_slice();
+    if rows().is_some_and(|rows| rows.frames.len() == frames.len()) {
+        return;
+    }
+    let backs = frames.iter().map(|_| AtomicU64::new(0)).collect();
+    let rows = Box::leak(Box::new(Rows { frames, backs }));
+    ROWS.store(rows, Release);
+}
 
 /// Number of entries of [`KNOWN`], as a power of two.
 const KNOWN_BITS: u32 = 14;
@@ -136,12 +171,9 @@ static STRANGE: [AtomicU64; 1 << 8] = [const { AtomicU64::new(0) }; 1 << 8];
 
 /// Prepares for the process with these call sites.
 pub(super) fn begin(sites: Array<SiteFrame>) {
-    let row = |frame: &SiteFrame| Row {
-        back: AtomicU64::new(0),
-        frame: *frame,
-    };
     // A second table would be the same.
-    let _ = SITES.set(sites.iter().map(row).collect());
+    let _ = TABLE.set(Table(sites));
+    grow();
 }
 
 /// Number of times that objects were mapped or unmapped.
@@ -155,6 +187,7 @@ pub(super) fn changes() -> u64 {
 
 /// An object is mapped or unmapped: return addresses may be other ones now.
 pub(super) fn forget() {
+    grow();
     CHANGES.fetch_add(1, Relaxed);
     KNOWN.iter().for_each(|known| known.store(0, Relaxed));
     STRANGE.iter().for_each(|strange| strange.store(0, Relaxed));
@@ -163,8 +196,7 @@ pub(super) fn forget() {
 /// A call site by its number, from 1 on.
 #[inline(always)]
 pub(super) fn site(number: u64) -> Option<&'static SiteFrame> {
-    let row = SITES.get()?.get((number as usize).wrapping_sub(1))?;
-    Some(&row.frame)
+    Some(rows()?.get(number)?.0)
 }
 
 /// A call site and its number.
@@ -190,9 +222,9 @@ fn strange(back: u64) -> &'static AtomicU64 {
 #[inline(always)]
 pub(super) fn known_site(back: u64) -> Option<Option<Found>> {
     let number = known(back).load(Relaxed);
-    let row = SITES.get()?.get((number as usize).wrapping_sub(1));
-    match row.filter(|row| row.back.load(Relaxed) == back) {
-        Some(row) => Some(Some((number, &row.frame))),
+    let row = rows()?.get(number.into());
+    match row.filter(|(_, own)| own.load(Relaxed) == back) {
+        Some((frame, _)) => Some(Some((number, frame))),
         None => (strange(back).load(Relaxed) == back).then_some(None),
     }
 }
@@ -217,9 +249,12 @@ fn search(back: u64) -> Option<Found> {
 fn find(back: u64) -> Option<Found> {
     let (object, address) = analysis_rt::original_return(back)?;
     let original = (object as u64) << OBJECT_SHIFT | address;
-    let rows = SITES.get()?;
-    let at = rows.binary_search_by_key(&original, |row| row.frame.back);
-    let at = at.ok()?;
-    rows[at].back.store(back, Relaxed);
-    Some((at as u32 + 1, &rows[at].frame))
+    let rows = rows()?;
+    let at = rows
+        .frames
+        .binary_search_by_key(&original, |frame| frame.back);
+    let number = at.ok()? as u32 + 1;
+    let (frame, own) = rows.get(number.into())?;
+    own.store(back, Relaxed);
+    Some((number, frame))
 }

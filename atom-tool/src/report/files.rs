@@ -9,6 +9,7 @@ use std::path::Path;
 
 use atom_abi::host::{self, ArgKind};
 
+use super::nameless;
 use super::origin::{self, Origin};
 use super::{Report, json, profile, text};
 use crate::Result;
@@ -94,6 +95,7 @@ impl ReportFiles {
         names.push(json);
         names.push(profile);
         names.push(beside);
+        names.push(&nameless::line(options.program()));
         origin::push(&mut names, options.all(), options.program());
         let bytes = [rows.to_le_bytes(), width.to_le_bytes()].concat();
         let bytes = [&bytes, names.bytes()].concat();
@@ -143,6 +145,8 @@ struct Names {
     profile: &'static str,
     /// The file from which the profile has its name.
     beside: &'static str,
+    /// The line about procedures without a name; empty if all have names.
+    nameless: &'static str,
     /// Where the strings of `origin` begin.
     origin: usize,
     /// How much is shown to people.
@@ -162,12 +166,14 @@ impl Files {
         let (people, next) = strings::read(names, 0).unwrap_or_default();
         let (programs, next) = strings::read(names, next).unwrap_or_default();
         let (profile, next) = strings::read(names, next).unwrap_or_default();
-        let (beside, origin) = strings::read(names, next).unwrap_or_default();
+        let (beside, next) = strings::read(names, next).unwrap_or_default();
+        let (nameless, origin) = strings::read(names, next).unwrap_or_default();
         Names {
             people,
             programs,
             profile,
             beside,
+            nameless,
             origin,
             extent: text::Extent {
                 rows: u64::from_le_bytes(*rows) as usize,
@@ -197,6 +203,19 @@ impl Files {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         to_file(self.names().people, write)
+    }
+
+    /// Tells that the profile, if there is one, has all that the file for people says.
+    pub(super) fn tell_summed(self) {
+        let names = self.names();
+        if self.has_profile() && !["", "-"].contains(&names.people) {
+            output::summed(names.people);
+        }
+    }
+
+    /// The line about procedures without a name; empty if all have names.
+    pub(super) fn nameless(self) -> &'static str {
+        self.names().nameless
     }
 
     /// Number of rows and width of the tables for people.

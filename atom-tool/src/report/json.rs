@@ -30,6 +30,15 @@ pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
                 ",\n  \"code_bytes\": {all},\n  \"understood_code_bytes\": {understood}"
             )?;
         }
+        if !unseen.in_place.is_empty() {
+            write!(to, ",\n  \"ran_in_place\": {{")?;
+            for (i, (object, count)) in unseen.in_place.iter().enumerate() {
+                write!(to, "{}", if i == 0 { "" } else { ", " })?;
+                key(to, object)?;
+                write!(to, "{count}")?;
+            }
+            write!(to, "}}")?;
+        }
     }
     for (fact, value) in &report.facts {
         write!(to, ",\n  ")?;

@@ -8,6 +8,7 @@
 mod column;
 mod files;
 mod json;
+mod nameless;
 mod origin;
 mod profile;
 mod text;
@@ -384,7 +385,15 @@ impl Report {
 
     /// Writes the report to the files; an error goes to standard error.
     pub fn write(&self, files: Files) {
-        self.write_with(files, |to| text::write(to, self, files.extent()));
+        let extent = files.extent();
+        let written = files.write(self, |to| {
+            text::write(to, self, extent)?;
+            text::write_note(to, files.nameless(), extent)
+        });
+        match written {
+            Ok(()) => files.tell_summed(),
+            Err(e) => output::cannot_write(self.tool, e),
+        }
     }
 
     /// Writes the report to the files as [`Report::write`] does, but for the file for people: `write` writes that one,

@@ -21,6 +21,27 @@ pub(super) struct Extent {
 
 /// Writes the report.
 pub(super) fn write(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
+    head(to, report, extent)?;
+    for table in &report.tables {
+        if table.readers != Readers::Programs {
+            write_table(to, table, extent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a line below the report; nothing if it is empty.
+pub(super) fn write_note(to: &mut dyn Write, note: &str, extent: Extent) -> io::Result<()> {
+    if note.is_empty() {
+        return Ok(());
+    }
+    writeln!(to)?;
+    let lines = tables::wrapped(note, extent.width);
+    lines.iter().try_for_each(|line| writeln!(to, "{line}"))
+}
+
+/// Writes the lines before the tables.
+fn head(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
     writeln!(to, "{} of {}", report.tool, report.program)?;
     let lines = [Unseen::line, Unseen::share];
     for line in lines
@@ -50,11 +71,6 @@ pub(super) fn write(to: &mut dyn Write, report: &Report, extent: Extent) -> io::
         match cell {
             Cell::Text(_) => writeln!(to, "  {name:names$}  {value}")?,
             _ => writeln!(to, "  {name:names$}  {value:>values_wide$}")?,
-        }
-    }
-    for table in &report.tables {
-        if table.readers != Readers::Programs {
-            write_table(to, table, extent)?;
         }
     }
     Ok(())

@@ -16,6 +16,8 @@ pub(super) struct Unseen {
     pub loaded: Vec<String>,
     /// Number of procedures that are not understood.
     pub opaque: u64,
+    /// Objects with procedures that run in place since the process wrote to its text, and their number.
+    pub in_place: Vec<(String, usize)>,
     /// Size in bytes of all known code, and of the part that a tool can instrument.
     pub code: Option<[u64; 2]>,
 }
@@ -38,6 +40,7 @@ impl Unseen {
             loaded,
             libraries: names.filter(|name| !name.is_empty()).collect(),
             opaque: analysis_rt::opaque()?,
+            in_place: in_place(),
             code: analysis_rt::code().map(|[all, understood]| [all + later, understood]),
         })
     }
@@ -77,8 +80,25 @@ impl Unseen {
             1 => parts.push("1 opaque procedure (atom show lists it)".into()),
             n => parts.push(format!("{n} opaque procedures (atom show lists them)")),
         }
+        parts.extend(self.in_place.iter().map(|(object, count)| {
+            let what = match count {
+                1 => "1 procedure".to_owned(),
+                n => format!("{n} procedures"),
+            };
+            format!("{what} of {object} ran in place since the program wrote its text")
+        }));
         (!parts.is_empty()).then(|| format!("not instrumented: {}", parts.join("; ")))
     }
+}
+
+/// See [`Unseen::in_place`].
+fn in_place() -> Vec<(String, usize)> {
+    let mut all = Vec::new();
+    analysis_rt::each_in_place(&mut |object, count| {
+        let name = analysis_rt::object_name(object).unwrap_or("the program");
+        all.push((name.to_owned(), count));
+    });
+    all
 }
 
 /// Size in bytes of the executable segments of a library; 0 if the file cannot be read.
@@ -124,6 +144,7 @@ mod tests {
                 libraries,
                 loaded,
                 opaque,
+                in_place: Vec::new(),
                 code: None,
             }
             .line()
@@ -151,6 +172,7 @@ mod tests {
                 libraries: Vec::new(),
                 loaded: Vec::new(),
                 opaque: 0,
+                in_place: Vec::new(),
                 code,
             };
             unseen.share()

@@ -197,35 +197,36 @@ impl File {
 
     /// Puts it into the list of all files.
     pub fn add(mut self) -> *mut Self {
-        let _signals = Uninterrupted::begin();
-        // A closed one is used again. Its lock is held from here on to the end.
-        let mut known = FILES.load(Ordering::Acquire);
-        while !known.is_null() {
-            // SAFETY: files in the list are never freed.
-            let file = unsafe { &mut *known };
-            if file.lock.try_lock() {
-                if file.fd < 0 {
-                    let next = file.next.load(Ordering::Acquire);
-                    self.next = AtomicPtr::new(next);
-                    self.lock.lock();
-                    *file = self;
+        Uninterrupted::run(|_| {
+            // A closed one is used again. Its lock is held from here on to the end.
+            let mut known = FILES.load(Ordering::Acquire);
+            while !known.is_null() {
+                // SAFETY: files in the list are never freed.
+                let file = unsafe { &mut *known };
+                if file.lock.try_lock() {
+                    if file.fd < 0 {
+                        let next = file.next.load(Ordering::Acquire);
+                        self.next = AtomicPtr::new(next);
+                        self.lock.lock();
+                        *file = self;
+                        file.lock.unlock();
+                        return known;
+                    }
                     file.lock.unlock();
-                    return known;
                 }
-                file.lock.unlock();
+                known = file.next.load(Ordering::Acquire);
             }
-            known = file.next.load(Ordering::Acquire);
-        }
-        let file = Box::into_raw(Box::new(self));
-        let mut first = FILES.load(Ordering::Acquire);
-        loop {
-            // SAFETY: nobody else knows the file yet.
-            unsafe { (*file).next.store(first, Ordering::Release) };
-            match FILES.compare_exchange(first, file, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return file,
-                Err(other) => first = other,
+            let file = Box::into_raw(Box::new(self));
+            let mut first = FILES.load(Ordering::Acquire);
+            loop {
+                // SAFETY: nobody else knows the file yet.
+                unsafe { (*file).next.store(first, Ordering::Release) };
+                match FILES.compare_exchange(first, file, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => return file,
+                    Err(other) => first = other,
+                }
             }
-        }
+        })
     }
 
     /// Opens a file. `None` with `errno`.
@@ -275,17 +276,18 @@ impl File {
     /// # Safety
     /// It is a file of this module.
     pub unsafe fn with<R>(file: *mut Self, then: impl FnOnce(&mut Self) -> R) -> R {
-        let _signals = Uninterrupted::begin();
-        // SAFETY: files are never freed; the lock is an atomic.
-        unsafe { (*file).lock.lock_for_process() };
-        // SAFETY: the lock is held.
-        let file = unsafe { &mut *file };
-        if file.epoch != epoch() {
-            file.inherit();
-        }
-        let result = then(file);
-        file.lock.unlock();
-        result
+        Uninterrupted::run(|_| {
+            // SAFETY: files are never freed; the lock is an atomic.
+            unsafe { (*file).lock.lock_for_process() };
+            // SAFETY: the lock is held.
+            let file = unsafe { &mut *file };
+            if file.epoch != epoch() {
+                file.inherit();
+            }
+            let result = then(file);
+            file.lock.unlock();
+            result
+        })
     }
 
     /// Makes an inherited file this process's own.

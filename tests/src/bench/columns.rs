@@ -17,6 +17,8 @@ pub enum Column {
     Empty,
     /// The rewrite without a tool, with every procedure moved.
     Moved,
+    /// The same with the original return addresses.
+    Returns,
     /// A shipped tool, perhaps with options.
     Tool(String, Vec<String>),
     /// Valgrind with a tool of its own, perhaps with options.
@@ -39,6 +41,7 @@ impl FromStr for Column {
         Ok(match name.split_once(':') {
             None if name == "empty" => Self::Empty,
             None if name == "moved" => Self::Moved,
+            None if name == "returns" => Self::Returns,
             None if name == "heaptrack" => Self::Heaptrack,
             None => Self::Tool(name, words.collect()),
             Some(("valgrind", tool)) => Self::Valgrind(tool.into(), words.collect()),
@@ -98,6 +101,7 @@ impl Column {
         match self {
             Self::Empty => "empty".into(),
             Self::Moved => "moved".into(),
+            Self::Returns => "returns".into(),
             Self::Tool(name, options) if options.is_empty() => name.clone(),
             Self::Tool(name, options) => format!("{name} {}", options.join(" ")),
             Self::Valgrind(tool, options) if options.is_empty() => format!("Valgrind {tool}"),
@@ -109,7 +113,10 @@ impl Column {
 
     /// Whether it is made by `atom`.
     pub fn is_ours(&self) -> bool {
-        matches!(self, Self::Empty | Self::Moved | Self::Tool(..))
+        matches!(
+            self,
+            Self::Empty | Self::Moved | Self::Returns | Self::Tool(..)
+        )
     }
 
     /// Whether it is so slow that it takes part in few turns only.
@@ -142,6 +149,7 @@ impl Column {
         let mut job = match self {
             Self::Empty => Job::Empty,
             Self::Moved => Job::Moved,
+            Self::Returns => Job::With(Box::new(Job::Moved), vec!["--original-returns".into()]),
             Self::Tool(tool, options) => {
                 let mut options = options.clone();
                 if !options.iter().any(|o| o == "--output") {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use atom_tests::bench::{self, Bench, Column, GO_PROGRAMS, Part, STATIC, WHOLE};
-use atom_tests::error::Result;
+use atom_tests::error::{Result, exit_code};
 use clap::Parser;
 
 /// Prints tables of run time ratios for five static programs, for eleven dynamic ones as whole processes, or for
@@ -128,11 +128,5 @@ fn main_result(args: &Args) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match main_result(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("bench: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("bench", main_result(&Args::parse()).map(|()| true))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use atom_tests::atom;
-use atom_tests::error::{Error, Result};
+use atom_tests::error::{Error, Result, exit_code};
 use atom_tests::outcome::{Setting, children, run};
 use atom_tests::source::End;
 
@@ -16,13 +16,7 @@ const PROGRAM: &str = "static volatile int sink;\n\
     int main(void) { for (int i = 0; i < CALLS; i++) leaf(i); return 0; }\n";
 
 fn main() -> ExitCode {
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("calllog: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("calllog", measure().map(|()| true))
 }
 
 fn measure() -> Result<()> {

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
-use atom_tests::corpus::{Bench, Entry, installed, read_table, read_table_from};
-use atom_tests::counts::{read_branch, read_flow, read_icount};
-use atom_tests::error::{Error, Result};
+use atom_tests::corpus::{Bench, Entry, drawn, installed, read_table, read_table_from};
+use atom_tests::counts::{read_branch, read_flow, read_icount, read_text_reads};
+use atom_tests::error::{Error, Result, exit_code};
 use atom_tests::models;
 use atom_tests::outcome::{Setting, run};
 use call_log::EventKind;
@@ -37,6 +37,13 @@ struct Args {
     /// one is given the name of a file.
     #[arg(long)]
     with: Vec<String>,
+    /// Only one rewrite of each program, with a shipped tool and options that this seed and the program's
+    /// name draw.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["job", "with"])]
+    any_tool: Option<u64>,
+    /// Only this number of programs, drawn by the seed of `--any-tool`, and none of more than 8 MB.
+    #[arg(long, requires = "any_tool")]
+    sample: Option<usize>,
     /// Which half of the procedures the rewrite "half" moves.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -44,7 +51,7 @@ struct Args {
     #[arg(long)]
     whole: bool,
     /// Instead of the table, every ELF executable of the folders for commands, run with `--version` and
-    /// `--help`; whole, with icount unless other rewrites are named.
+    /// `--help`; whole, with icount unless other rewrites or `--any-tool` are named.
     #[arg(long)]
     installed: bool,
     /// Do not fill dead text with traps.
@@ -68,13 +75,13 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 11] = [
+const JOBS: [&str; 12] = [
     "empty", "moved", "half", "icount", "branch", "cache", "flow", "calllog", "counters", "dtb",
-    "prof",
+    "prof", "reads",
 ];
 
 /// Rewrites that are made only if they are named.
-const ON_DEMAND: [&str; 4] = ["calllog", "counters", "dtb", "prof"];
+const ON_DEMAND: [&str; 5] = ["calllog", "counters", "dtb", "prof", "reads"];
 
 impl Args {
     /// The table of programs.
@@ -84,9 +91,33 @@ impl Args {
             .map_or_else(read_table, read_table_from)
     }
 
+    /// Names of the columns.
+    fn columns(&self) -> Vec<&str> {
+        match self.any_tool {
+            Some(_) => vec!["drawn"],
+            None => self.kinds().collect(),
+        }
+    }
+
     /// All rewrites in the order of the columns.
     fn kinds(&self) -> impl Iterator<Item = &str> {
         JOBS.into_iter().chain(self.with.iter().map(String::as_str))
+    }
+
+    /// The rewrite of each column for a program, and whether it is made. `quick_jobs` has the program's
+    /// rewrites in the quick part, if they are not the usual ones.
+    fn rewrites(&self, program: &str, quick_jobs: &[String]) -> Vec<(&str, bool)> {
+        if let Some(seed) = self.any_tool {
+            return vec![(drawn::tool(seed, program), true)];
+        }
+        let is_wanted = |number: usize, kind: &str| match self.job.as_slice() {
+            _ if number >= JOBS.len() => true,
+            [] if self.quick && !quick_jobs.is_empty() => quick_jobs.iter().any(|j| j == kind),
+            [] => self.with.is_empty() && !ON_DEMAND.contains(&kind),
+            wanted => wanted.iter().any(|j| j == kind),
+        };
+        let kinds = self.kinds().enumerate();
+        kinds.map(|(n, kind)| (kind, is_wanted(n, kind))).collect()
     }
 }
 
@@ -112,6 +143,11 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             "flowjudge".into(),
             vec!["--output".into(), output.display().to_string()],
         ),
+        "reads" => {
+            let options = vec!["--output".into(), output.display().to_string()];
+            let job = Job::Tool("textreads".into(), options);
+            Job::With(Box::new(job), vec!["--move-all".into()])
+        }
         "calllog" => Job::Tool(
             "calllog".into(),
             vec!["--output".into(), output.display().to_string()],
@@ -122,17 +158,18 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             let options = ["--json".into(), output, "--events".into(), events.into()];
             Job::Tool("counters".into(), options.into())
         }
-        with if with.contains(' ') => {
-            let mut words = with.split_whitespace().map(String::from);
-            let tool = words.next().unwrap_or_default();
-            let options = words.chain([output.display().to_string()]);
-            Job::Tool(tool, options.collect())
-        }
+        with if with.contains(' ') => drawn::job(with, output),
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
         _ => Job::Empty,
     }
 }
+
+/// Time for a rewritten program.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What is said of a tool that has written nothing.
+const NO_FIGURES: &str = "the tool left no figures";
 
 /// Fails unless the tool has written at least one file with at least one count.
 fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
@@ -148,6 +185,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         }
         let counted = match kind {
             "flow" => read_flow(&entry.path()),
+            "reads" => read_text_reads(&entry.path()).map(|reads| reads.loads),
             "calllog" => read_log(&entry.path()),
             "counters" => read_counters(&entry.path()),
             "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
@@ -166,7 +204,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         // A leftover would only be read again by the next rewrite.
         let _ = std::fs::remove_file(entry.path());
     }
-    (sum == 0).then(|| "the tool left no figures".to_string())
+    (sum == 0).then(|| NO_FIGURES.to_owned())
 }
 
 /// Size of a file of figures in bytes. A file that looks like JSON must be valid JSON.
@@ -258,13 +296,7 @@ fn each_job(
     row: &mut Row,
     mut compare: impl FnMut(&Path) -> Result<(Option<String>, Option<f64>)>,
 ) -> Result<()> {
-    for (number, kind) in args.kinds().enumerate() {
-        let is_wanted = match args.job.as_slice() {
-            _ if number >= JOBS.len() => true,
-            [] if args.quick && !quick_jobs.is_empty() => quick_jobs.iter().any(|j| j == kind),
-            [] => args.with.is_empty() && !ON_DEMAND.contains(&kind),
-            wanted => wanted.iter().any(|j| j == kind),
-        };
+    for (kind, is_wanted) in args.rewrites(&row.name, quick_jobs) {
         if !is_wanted {
             row.cells.push("-".into());
             continue;
@@ -281,13 +313,14 @@ fn each_job(
                     row.seconds = Some(made.seconds);
                 }
                 let (text, slowdown) = compare(&rewritten)?;
-                let text = text.or_else(|| {
-                    if ["empty", "moved", "half"].contains(&kind) {
-                        None
-                    } else {
-                        tool_wrote(kind, out)
-                    }
-                });
+                let needs_figures = !["empty", "moved", "half"].contains(&kind);
+                let figures = needs_figures.then(|| tool_wrote(kind, out)).flatten();
+                // Of all programs of a distribution some forbid themselves to write files (xz in Debian 13).
+                let is_silent = args.any_tool.is_some() && figures.as_deref() == Some(NO_FIGURES);
+                if is_silent {
+                    row.note.push_str(" without figures");
+                }
+                let text = text.or(figures.filter(|_| !is_silent));
                 (text, slowdown)
             }
             // A documented limit, refused with a message: not a broken program.
@@ -297,6 +330,10 @@ fn each_job(
             }
             Err(e) if args.installed && e.to_string().contains("it is a Go program") => {
                 row.cells.push("Go".into());
+                continue;
+            }
+            Err(e) if args.installed && e.to_string().contains("it is a program interpreter") => {
+                row.cells.push("loader".into());
                 continue;
             }
             Err(e) => (Some(e.to_string()), None),
@@ -309,6 +346,9 @@ fn each_job(
                 "FAILED".into()
             }
         });
+        if args.any_tool.is_some() {
+            row.cells.push(kind.into());
+        }
     }
     Ok(())
 }
@@ -333,7 +373,7 @@ fn table_row(args: &Args, bench: &Bench, entry: &Entry, file: &Path) -> Result<R
         quick_jobs,
         &mut row,
         |rewritten| {
-            let difference = bench.rewritten(entry, rewritten, &original)?;
+            let difference = bench.rewritten(entry, rewritten, &original, LIMIT)?;
             Ok((difference.text, difference.slowdown))
         },
     )?;
@@ -417,6 +457,17 @@ type Subject = (Entry, PathBuf);
 /// The entries that the arguments choose, with their files; and the names of the entries whose programs
 /// are not installed.
 fn chosen(args: &Args) -> Result<(Vec<Subject>, Vec<String>)> {
+    let (mut found, missing) = all_chosen(args)?;
+    if let (Some(seed), Some(count)) = (args.any_tool, args.sample) {
+        let size = |file: &Path| std::fs::metadata(file).map_or(0, |m| m.len());
+        found.retain(|(_, file)| size(file) <= drawn::LARGEST);
+        found = drawn::sample(seed, found, count, |(entry, _)| &entry.name);
+    }
+    Ok((found, missing))
+}
+
+/// The same without a sample.
+fn all_chosen(args: &Args) -> Result<(Vec<Subject>, Vec<String>)> {
     if args.installed {
         let mut all = installed();
         all.retain(|(entry, _)| args.only.is_empty() || args.only.contains(&entry.name));
@@ -456,7 +507,11 @@ fn table_rows(args: &Args, root: &Path, entries: &[Subject]) -> Result<Vec<Row>>
         while let Some((entry, file)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
             let row = table_row(args, &bench, entry, file).unwrap_or_else(|e| {
                 let mut row = new_row(&entry.name, file, String::new());
-                row.failures.push(e.to_string());
+                // Some of all installed programs wait for ever.
+                match args.installed && e.doing == "running the original" {
+                    true => row.note = e.to_string(),
+                    false => row.failures.push(e.to_string()),
+                }
                 row
             });
             let mut rows = rows.lock().expect("no thread panics with the lock");
@@ -480,7 +535,8 @@ fn main_result(args: &Args) -> Result<bool> {
             .map_err(|e| Error::new("finding the folder", e).file(folder))?,
         None => std::env::temp_dir().join(format!("atom-corpus-{}", std::process::id())),
     };
-    let jobs: Vec<String> = args.kinds().map(|j| format!("{j:<8.8}")).collect();
+    let jobs = args.columns().into_iter().map(|j| format!("{j:<8.8}"));
+    let jobs: Vec<String> = jobs.collect();
     println!(
         "{:<16} {:>7} {:>16} {:>7}  {}",
         "program",
@@ -525,7 +581,7 @@ fn main() -> ExitCode {
     let mut args = Args::parse();
     if args.installed {
         args.whole = true;
-        if args.job.is_empty() && args.with.is_empty() {
+        if args.job.is_empty() && args.with.is_empty() && args.any_tool.is_none() {
             args.job.push("icount".into());
         }
     }
@@ -533,12 +589,5 @@ fn main() -> ExitCode {
         true => list(&args),
         false => main_result(&args),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(e) => {
-            eprintln!("corpus: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("corpus", done)
 }

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use atom_tests::atom;
-use atom_tests::error::{Error, Result};
+use atom_tests::error::{Error, Result, exit_code};
 use clap::Parser;
 use object::{Object, ObjectSection, SectionKind};
 
@@ -147,11 +147,5 @@ fn main_result(args: &Args) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match main_result(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("instrumenting: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("instrumenting", main_result(&Args::parse()).map(|()| true))
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use atom_tests::atom;
 use atom_tests::corpus::read_table;
 use atom_tests::depth;
-use atom_tests::error::{Error, Result};
+use atom_tests::error::{Error, Result, exit_code};
 use clap::Parser;
 
 /// Runs all tests at full depth, all programs of the corpus with all rewrites, rewrites of all
@@ -105,6 +105,10 @@ fn corpus(jobs: &mut Vec<Job>, folder: &Path) -> Result<()> {
         let words = [&["--only", &entry.name][..], &rewrites].concat();
         let name = format!("corpus/{}", entry.name);
         jobs.push(job(name, "all rewrites of it behave", &command, &words));
+        let name = format!("corpus/{}/reads", entry.name);
+        let words = ["--only", &entry.name, "--whole", "--job", "reads"];
+        let what = "no load of the process reads text that has been overwritten";
+        jobs.push(job(name, what, &command, &words));
         for seed in SEEDS {
             let (name, seed) = (
                 format!("corpus/{}/half-{seed}", entry.name),
@@ -118,7 +122,7 @@ fn corpus(jobs: &mut Vec<Job>, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rewrites of all programs that this system has, checked block by block and not run.
+/// Rewrites of all programs and libraries that this system has, checked block by block and not run.
 fn programs(jobs: &mut Vec<Job>, folder: &Path, place: &Path) {
     let mut files = BTreeSet::new();
     for directory in [
@@ -126,6 +130,7 @@ fn programs(jobs: &mut Vec<Job>, folder: &Path, place: &Path) {
         "/usr/sbin",
         "/usr/libexec",
         "/usr/lib/postgresql/15/bin",
+        "/usr/lib/x86_64-linux-gnu",
     ] {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             files.extend(std::fs::canonicalize(entry.path()).ok());
@@ -168,6 +173,60 @@ fn go(jobs: &mut Vec<Job>) {
         let what = "tests of Go's standard library have the original's verdicts";
         let name = format!("go/tests/{version}");
         jobs.push(job(name, what, folder.join("run"), &[version]));
+    }
+}
+
+/// All installed programs, and those of other distributions, with tools drawn at random.
+fn drawn(jobs: &mut Vec<Job>, folder: &Path) {
+    let what = "programs behave under tools that are drawn, with all that they load";
+    for seed in SEEDS.map(|seed| seed.to_string()) {
+        let words = ["--installed", "--any-tool", &seed];
+        let name = format!("drawn/installed/{seed}");
+        jobs.push(job(name, what, folder.join("corpus"), &words));
+        let words = ["--whole", "--any-tool", &seed];
+        let name = format!("drawn/corpus/{seed}");
+        jobs.push(job(name, what, folder.join("corpus"), &words));
+        for suite in ["trixie", "sid"] {
+            let words = ["--suite", suite, "--seed", &seed];
+            let name = format!("drawn/{suite}/{seed}");
+            jobs.push(job(name, what, folder.join("distributions"), &words));
+        }
+    }
+}
+
+/// Packages of PyPI and npm, and public suites, all of which are fetched.
+fn public(jobs: &mut Vec<Job>, folder: &Path) {
+    for seed in SEEDS.map(|seed| seed.to_string()) {
+        let what = "packages of PyPI and npm behave under tools that are drawn";
+        let name = format!("public/published/{seed}");
+        let words = ["--seed", &seed];
+        jobs.push(job(name, what, folder.join("published"), &words));
+        let what = "programs of public suites behave under tools that are drawn";
+        let name = format!("public/suites/{seed}");
+        jobs.push(job(name, what, folder.join("suites"), &words));
+    }
+}
+
+/// Test programs by many compilers, two cases of each by each seed.
+fn compilers(jobs: &mut Vec<Job>, folder: &Path) {
+    let what = "programs by other compilers, with other options, behave under tools that are drawn";
+    for seed in 1..=10 {
+        let seed = seed.to_string();
+        let words = ["--sample", "100", "--seed", &seed];
+        let name = format!("compilers/{seed}");
+        jobs.push(job(name, what, folder.join("compilers"), &words));
+    }
+}
+
+/// Random tools of users: ten in each source, a thousand in all.
+fn random_tools(jobs: &mut Vec<Job>, folder: &Path, place: &Path) {
+    let place = place.join("random-tools").to_string_lossy().into_owned();
+    for first in (1..=50).step_by(5) {
+        let seed = first.to_string();
+        let words = ["--seed", &seed, "--sources", "5", "--tools", "10", &place];
+        let what = "routines in line do what calls of them do, and the checker accepts libraries with them";
+        let name = format!("random-tools/{seed}");
+        jobs.push(job(name, what, folder.join("random_tools"), &words));
     }
 }
 
@@ -223,6 +282,10 @@ fn run(args: &Args) -> Result<bool> {
     corpus(&mut jobs, folder)?;
     programs(&mut jobs, folder, &place);
     go(&mut jobs);
+    drawn(&mut jobs, folder);
+    public(&mut jobs, folder);
+    compilers(&mut jobs, folder);
+    random_tools(&mut jobs, folder, &place);
     fuzz(&mut jobs, args.fuzz);
     jobs.retain(|job| args.filter.is_empty() || args.filter.iter().any(|f| job.name.contains(f)));
     if args.list {
@@ -276,12 +339,5 @@ fn run(args: &Args) -> Result<bool> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("nightly: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("nightly", run(&Args::parse()))
 }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use atom_tests::atom;
-use atom_tests::error::{Error, Result};
+use atom_tests::error::{Error, Result, exit_code};
 use atom_tests::outcome::children;
 use serde_json::Value;
 
@@ -53,13 +53,7 @@ const FIGURES: [(&str, &str); 8] = [
 ];
 
 fn main() -> ExitCode {
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pages: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("pages", measure().map(|()| true))
 }
 
 fn fail(e: impl ToString) -> Error {

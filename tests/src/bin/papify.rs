@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use atom_tests::atom::{self, Job};
-use atom_tests::error::{Error, Result};
+use atom_tests::error::{Error, Result, exit_code};
 use atom_tests::outcome::{Setting, run};
 use atom_tests::source::End;
 
@@ -27,13 +27,7 @@ const EVENTS: &str = "exact:instructions,exact:loads,exact:stores,exact:branches
                       exact:calls,exact:bytes,exact:flops";
 
 fn main() -> ExitCode {
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("papify: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("papify", measure().map(|()| true))
 }
 
 fn measure() -> Result<()> {

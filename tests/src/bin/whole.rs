@@ -1,8 +1,10 @@
 //! Compares what `icount` counts in a whole process with a single-stepper, address by address.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use atom_tests::error::{Error, Result, exit_code};
 use atom_tests::whole;
 use clap::Parser;
 
@@ -23,18 +25,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("whole: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("whole", run(&Args::parse()).map(|()| true))
 }
 
-fn run(args: &Args) -> atom_tests::error::Result<()> {
-    use atom_tests::error::Error;
-    use std::os::unix::process::CommandExt;
+fn run(args: &Args) -> Result<()> {
     let program = Path::new(&args.command[0]);
     let command = |file: &str| {
         let mut command = Command::new(file);

@@ -6,18 +6,20 @@ use std::process::Command;
 use crate::error::{Error, Result};
 
 /// A small generator of numbers (xorshift), so that inputs never change.
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn next(&mut self) -> u64 {
+    /// Draws the next number.
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0
     }
 
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
+    /// The next number, below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.draw() >> 11) % n
     }
 }
 
@@ -52,10 +54,10 @@ fn data(n: &mut Numbers, size: usize) -> Vec<u8> {
         match n.below(3) {
             0 => data.extend(
                 (0..n.below(400))
-                    .map(|_| n.next() as u8)
+                    .map(|_| n.draw() as u8)
                     .collect::<Vec<_>>(),
             ),
-            1 => data.extend(vec![n.next() as u8; n.below(300) as usize]),
+            1 => data.extend(vec![n.draw() as u8; n.below(300) as usize]),
             _ => {
                 let start = n.below(1 + data.len() as u64) as usize;
                 let end = (start + n.below(500) as usize).min(data.len());

@@ -6,12 +6,15 @@
 //! between two runs of the original itself (times, process ids) is not
 //! compared, and the table says so.
 
-mod inputs;
+pub mod drawn;
+pub mod inputs;
 mod installed;
+mod launched;
 mod runs;
 mod table;
 
 pub use inputs::{make as make_inputs, sample};
 pub use installed::installed;
+pub use launched::{Launcher, Tally};
 pub use runs::{Bench, Difference, Verdict};
 pub use table::{Entry, read as read_table, read_from as read_table_from};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::table::Entry;
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Setting, difference, plain_environment, run};
+use crate::source::End;
 
 /// Folders of all runs.
 pub struct Bench {
@@ -42,13 +43,19 @@ pub struct Difference {
 impl Bench {
     /// Prepares the folders and the inputs under `root`.
     pub fn new(root: &Path) -> Result<Bench> {
+        let bench = Bench::without_inputs(root)?;
+        super::inputs::make(&bench.root.join("inputs"))?;
+        Ok(bench)
+    }
+
+    /// Prepares the folders alone, for entries that read none of the inputs.
+    pub fn without_inputs(root: &Path) -> Result<Bench> {
         let bench = Bench {
             root: root.to_path_buf(),
         };
         for folder in ["bin", "work", "out", "inputs"] {
             bench.fresh(folder)?;
         }
-        super::inputs::make(&bench.root.join("inputs"))?;
         Ok(bench)
     }
 
@@ -149,14 +156,15 @@ impl Bench {
         verdict.ok_or_else(|| Error::new("running the original", "it was not run").file(file))
     }
 
-    /// Runs a rewritten file and compares.
-    pub fn rewritten(&self, entry: &Entry, file: &Path, original: &Verdict) -> Result<Difference> {
-        let trace = self.trace(
-            entry,
-            file,
-            original.fixed_addresses,
-            Duration::from_secs(300),
-        )?;
+    /// Runs a rewritten file, at most for `limit`, and compares.
+    pub fn rewritten(
+        &self,
+        entry: &Entry,
+        file: &Path,
+        original: &Verdict,
+        limit: Duration,
+    ) -> Result<Difference> {
+        let trace = self.trace(entry, file, original.fixed_addresses, limit)?;
         let base = original.first.outcome.user.as_secs_f64();
         let slowdown = (base > 0.05).then(|| trace.outcome.user.as_secs_f64() / base);
         Ok(Difference {
@@ -178,6 +186,11 @@ impl Verdict {
             o.end,
             self.first.files
         )
+    }
+
+    /// How the original ended.
+    pub fn end(&self) -> End {
+        self.first.outcome.end
     }
 
     fn compare(&self, trace: &Trace) -> Option<String> {

@@ -84,7 +84,13 @@ impl Folder {
     /// Runs a command with `--children`; its processes by the list that is left.
     fn followed(&self, words: &[&str]) -> (Outcome, Vec<Line>) {
         let atom = atom::command().unwrap();
-        let mut all = vec![atom.to_str().unwrap(), "run", "-q", "--children"];
+        let mut all = vec![
+            atom.to_str().unwrap(),
+            "run",
+            "-q",
+            "--children",
+            "--per-process",
+        ];
         all.extend(["icount", "--output", "report", "--"]);
         all.extend(words);
         let cache = atom::target_folder()
@@ -275,17 +281,27 @@ fn a_build_is_counted_and_makes_the_same() {
         let found = names.iter().filter(|found| **found == name).count();
         assert_eq!(found, count, "{name}: {names:?}");
     }
-    // The report of all is the sum of the reports.
-    let instructions = |report: &str| -> u64 {
-        let text = std::fs::read_to_string(folder.path.join(report)).unwrap();
+    // The profiles add up to the sum of the reports.
+    let instructions_in = |text: &str| -> u64 {
         let line = text.lines().find(|l| l.trim().starts_with("instructions "));
         let number = line.and_then(|l| l.split_whitespace().last()).unwrap();
         number.replace(',', "").parse().unwrap()
     };
+    let instructions = |report: &str| {
+        let text = std::fs::read_to_string(folder.path.join(report)).unwrap();
+        instructions_in(&text)
+    };
     let reports = lines.iter().flat_map(|l| l.report.split(", "));
     let sum: u64 = reports.filter(|r| *r != "none").map(instructions).sum();
-    assert_eq!(instructions("report.all"), sum);
-    let text = std::fs::read_to_string(folder.path.join("report.all")).unwrap();
+    let files = std::fs::read_dir(&folder.path).unwrap();
+    let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let profiles: Vec<String> = names.filter(|name| name.contains(".profile")).collect();
+    let command = atom::command().unwrap();
+    let mut words = vec![command.to_str().unwrap(), "report", "--together"];
+    words.extend(profiles.iter().map(String::as_str));
+    let together = folder.outcome(&words, &[]);
+    let text = String::from_utf8_lossy(&together.stdout);
+    assert_eq!(instructions_in(&text), sum, "{profiles:?} {together:?}");
     let row = text.lines().find(|l| l.ends_with("/cc1")).unwrap();
     assert_eq!(row.split_whitespace().nth(3), Some("2"), "{text}");
 }

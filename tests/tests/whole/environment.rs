@@ -1,5 +1,9 @@
 //! Variables of the loader: they have the meaning that they have for the original.
 
+use std::process::{Command, Stdio};
+
+use atom_tests::atom;
+
 use super::Place;
 
 #[test]
@@ -33,5 +37,31 @@ fn the_loaders_variables_keep_their_meaning() {
         assert_eq!(place.executed(&preloaded, "loop_body_preloaded"), [8028]);
         // The library is not found.
         place.same(&["threads"]);
+    }
+}
+
+/// Under `atom run` the file of a static program is another one than the original.
+#[test]
+fn static_programs_see_the_originals_path() {
+    for (name, compiler) in [("ownpath", "gcc"), ("ownpath-musl", "musl-gcc")] {
+        let place = Place::new(name);
+        place.program(compiler, "ownpath.c", &["-static", "-no-pie"]);
+        let atom = atom::command().unwrap();
+        let mut run = Command::new("setarch");
+        run.arg("-R").arg(atom).args(["run", "-q", "icount"]);
+        run.args(["--output", "report-0", "--"])
+            .arg(place.original());
+        run.env("XDG_CACHE_HOME", place.folder.join("cache"));
+        let mut original = Command::new("setarch");
+        original.arg("-R").arg(place.original());
+        let text = |command: &mut Command| {
+            let command = command.current_dir(&place.folder);
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let expected = text(&mut original);
+        assert!(expected.starts_with(place.original().to_str().unwrap()));
+        assert_eq!(text(&mut run), expected, "{name}");
     }
 }

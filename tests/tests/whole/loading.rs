@@ -2,11 +2,19 @@
 //! again, with thread-local variables, IFUNCs, constructors, and exceptions that cross objects. The
 //! process sees the names that the original would see.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 
 use atom_tests::outcome::{Setting, run};
+use atom_tests::source::End;
+use atom_tests::{atom, whole};
 
 use super::Place;
+
+/// Number of steps after which a program is taken for one that does not end.
+const MOST_STEPS: u64 = 50_000_000;
 
 /// The program `opens.cc` with its libraries.
 fn opens(name: &str, flags: &[&str]) -> (Place, Vec<PathBuf>) {
@@ -74,6 +82,201 @@ fn what_is_opened_later_runs_as_it_is() {
     place.same_with(&[lib], &[("LD_BIND_NOW", "1"), ("CHOOSE", "1")]);
 }
 
+/// Options of `atom` by which libraries are instrumented when they are opened.
+fn late() -> [String; 4] {
+    let command = atom::command().unwrap().display().to_string();
+    [
+        "--late".to_owned(),
+        command,
+        "--late".to_owned(),
+        "--opened".to_owned(),
+    ]
+}
+
+fn instrument_late(place: &Place) {
+    let options = late();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let folder = place
+        .folder
+        .join("whole")
+        .join(format!("{}.libs", place.name));
+    // Libraries that were added to earlier bundles.
+    std::fs::remove_dir_all(folder).unwrap_or_default();
+    place.instrument(&options);
+}
+
+/// Each instruction of the opened libraries is counted as often as it is executed in the original.
+#[test]
+fn what_is_opened_later_is_counted_from_then_on() {
+    for (name, flags) in [
+        ("opens-late", &[][..]),
+        ("opens-late-fixed", &["-no-pie", "-s"]),
+    ] {
+        let (place, files) = opens(name, flags);
+        instrument_late(&place);
+        let lib = place.folder.join("lib");
+        let arguments = [lib.to_str().unwrap()];
+        let mut stepped = place.command(&place.original(), &arguments);
+        stepped.stdout(std::process::Stdio::null());
+        let (end, expected) = whole::step(&place.original(), &mut stepped, MOST_STEPS).unwrap();
+        assert_eq!(end, End::Exit(0));
+        // Made, and found.
+        for round in 0..2 {
+            let outcome = place.same(&arguments);
+            let found = place.counts(outcome.pid).expect("a report").into_iter();
+            // This one is opened by a link, under whose name it is known.
+            let real = |key: String| match key.strip_prefix("liblink.so+") {
+                Some(address) => format!("libreal.so+{address}"),
+                None => key,
+            };
+            let found = found.map(|(key, n)| (real(key), n)).collect();
+            let mut wrong = whole::difference(&expected, &found);
+            let of_libraries = |key: &str| {
+                let is_of = |file: &PathBuf| {
+                    let name = file.file_name().unwrap().to_string_lossy();
+                    key.starts_with(&format!("{name}+"))
+                };
+                files.iter().any(is_of)
+            };
+            wrong.retain(|(key, ..)| of_libraries(key));
+            assert!(wrong.is_empty(), "{name} {round}: {wrong:?}");
+            for file in &files {
+                let name = file.file_name().unwrap().to_string_lossy();
+                // Keys have names without versions.
+                let key = name.split(".so").next().unwrap();
+                let own = found.iter().filter(|(k, _)| k.starts_with(key));
+                let total: u64 = own.map(|(_, n)| n).sum();
+                assert!(total > 30, "{name}: {total} in {key}");
+            }
+        }
+    }
+}
+
+/// Tools whose tables have rows for all procedures, blocks or references, with options and the file that is compared.
+const TOOLS: [(&str, &[&str], &str); 7] = [
+    ("bbv", &[], "bbv.blocks"),
+    ("counters", &["--top", "0"], "counters.out"),
+    ("heap", &[], "heap.out"),
+    ("memtrace", &[], "memtrace.trace"),
+    (
+        "memtrace",
+        &["--addresses", "0-0x7fffffffffff"],
+        "memtrace.trace",
+    ),
+    ("predict", &["--top", "0", "--full-names"], "predict.out"),
+    ("reuse", &["--top", "0", "--full-names"], "reuse.out"),
+];
+
+/// The libraries in the order in which they are opened.
+const OPENED: [&str; 5] = ["plain", "descriptors", "soname", "real", "closed"];
+
+/// What a file of a tool says of the opened libraries, without figures of time.
+fn said_of_opened(tool: &str, file: &Path) -> BTreeMap<String, u64> {
+    let mut lines: Vec<String> = Vec::new();
+    if tool == "memtrace" {
+        let from = BufReader::new(File::open(file).unwrap());
+        let mut reader = mem_trace::Reader::new(from).unwrap();
+        while let Some(references) = reader.next_chunk().unwrap() {
+            let each = references.iter();
+            lines.extend(each.map(|r| format!("{} {} {}", reader.place(r.pc), r.access, r.size)));
+        }
+    } else {
+        let text = std::fs::read_to_string(file).unwrap();
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    let mut said = BTreeMap::new();
+    for line in lines {
+        // This one is opened by a link, under whose name it is known.
+        let mut line = line.replace("liblink.so", "libreal.so");
+        let is_one = |name: &&str| line.contains(&format!("lib{name}.so"));
+        if !OPENED.iter().any(is_one) {
+            continue;
+        }
+        // What is predicted depends on the branches before, distances on addresses: executions count. They are in the
+        // third column of tables with mispredictions and their share, else in the first.
+        if matches!(tool, "counters" | "predict" | "reuse") {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let is_second = tool == "predict" && words[1].contains('.');
+            let executed = words[if is_second { 2 } else { 0 }];
+            let place = words.iter().find(|word| word.contains(".so"));
+            line = format!("{executed} {}", place.unwrap_or(&""));
+        }
+        *said.entry(line).or_default() += 1;
+    }
+    said
+}
+
+/// What tools report of libraries that are opened later is what they report if the libraries are there from the start.
+#[test]
+fn tools_see_what_is_opened_later() {
+    let (place, files) = opens("opens-tools", &[]);
+    let lib = place.folder.join("lib");
+    let arguments = [lib.to_str().unwrap()];
+    let late = late();
+    let late: Vec<&str> = late.iter().map(String::as_str).collect();
+    // They have the same numbers then.
+    let opened = OPENED.map(|name| {
+        let own = |file: &&PathBuf| file.to_string_lossy().contains(&format!("lib{name}.so"));
+        files.iter().find(own).unwrap().to_str().unwrap()
+    });
+    let beforehand: Vec<&str> = opened.iter().flat_map(|file| ["--with", file]).collect();
+    for (tool, options, file) in TOOLS {
+        let said = |more: &[&str]| {
+            let folder = place.folder.join("whole");
+            let folder = folder.join(format!("{}.libs", place.name));
+            std::fs::remove_dir_all(folder).unwrap_or_default();
+            let all = [&["--libs"], more, &["--"], options].concat();
+            place.instrument_by(tool, &all);
+            place.same(&arguments);
+            said_of_opened(tool, &place.folder.join(file))
+        };
+        let (expected, found) = (said(&beforehand), said(&late));
+        assert_eq!(found, expected, "{tool} {options:?}");
+        let is_seen = |name: &&str| found.keys().any(|l| l.contains(&format!("lib{name}.so")));
+        // They allocate nothing.
+        assert!(tool == "heap" || OPENED.iter().all(is_seen), "{tool}");
+    }
+}
+
+#[test]
+fn threads_children_and_libraries_at_one_place() {
+    let (place, files) = opens("opens-at-once", &[]);
+    place.program("g++", "late.cc", &["-pthread"]);
+    instrument_late(&place);
+    let lib = place.folder.join("lib");
+    for (name, label, counts) in [
+        ("libplain.so", "plain", [20, 2001]),
+        ("libreal.so", "real", [50, 300]),
+        ("libclosed.so", "closed", [0, 21]),
+        ("libdescriptors.so", "descriptors", [0, 27]),
+    ] {
+        place.same(&[lib.to_str().unwrap()]);
+        let file = files.iter().find(|f| f.ends_with(name)).unwrap();
+        assert_eq!(
+            place.executed(file, &format!("loop_body_{label}")),
+            counts,
+            "{name}"
+        );
+    }
+}
+
+/// Where nothing can be written, libraries run as they are.
+#[test]
+fn what_cannot_be_added_runs_as_it_is() {
+    let (place, files) = opens("opens-unwritable", &[]);
+    instrument_late(&place);
+    let folder = place
+        .folder
+        .join("whole")
+        .join(format!("{}.libs/late", place.name));
+    std::fs::remove_dir_all(folder).unwrap();
+    let lib = place.folder.join("lib");
+    let outcome = place.same(&[lib.to_str().unwrap()]);
+    let found = place.counts(outcome.pid).expect("a report");
+    let plain = files.iter().find(|f| f.ends_with("libplain.so")).unwrap();
+    assert!(plain.exists() && found.keys().all(|key| !key.starts_with("libplain.so+")));
+}
+
 #[test]
 fn what_is_named_beforehand_is_counted() {
     for (name, flags) in [
@@ -126,4 +329,19 @@ fn a_modified_library_is_told_and_a_link_to_it_is_no_modification() {
     let words = "liblinked.so was modified after it was instrumented";
     assert!(said.contains(words), "{said}");
     assert_eq!(count(outcome.pid), 0);
+}
+
+/// The interpreter maps the zeros at the end of a segment of data before it maps what lies behind that segment.
+#[test]
+fn code_behind_data_is_mapped_and_counted() {
+    let place = Place::new("useparted");
+    let behind = ["-Wl,--section-start=behind=0x200000"];
+    let library = place.library("parted.c", "libparted.so", &behind);
+    let mut all = place.link();
+    all.push("-lparted".to_owned());
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    place.program("gcc", "useparted.c", &all);
+    place.instrument(&[]);
+    place.same(&[]);
+    assert_eq!(place.executed(&library, "twice"), [3]);
 }

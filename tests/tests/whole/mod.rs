@@ -2,6 +2,7 @@
 //! every object, ends by signals, libraries that are opened later, threads and children.
 
 mod behaviour;
+mod changes;
 mod children;
 mod environment;
 mod loading;
@@ -9,7 +10,9 @@ mod objects;
 mod processes;
 mod sandbox;
 mod signals;
+mod stacks;
 mod truth;
+mod twins;
 mod watcher;
 
 use std::ffi::OsString;
@@ -126,6 +129,20 @@ impl Place {
         assert!(
             output.status.success(),
             "{}: {}",
+            self.name,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    /// Instruments the program with a tool and these options of `atom`: with its libraries, or a static one alone.
+    fn instrument_by(&self, tool: &str, options: &[&str]) {
+        let mut command = Command::new(atom::command().unwrap());
+        command.arg(self.original()).arg("-o").arg(self.bundle());
+        command.args(["-q", "--tool", tool]).args(options);
+        let output = command.current_dir(&self.folder).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{} {tool}: {}",
             self.name,
             String::from_utf8_lossy(&output.stderr)
         );

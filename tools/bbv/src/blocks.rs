@@ -1,6 +1,6 @@
 //! Facts about blocks, by their numbers.
 
-use atom_tool::{Address, Site, Sites, plain_data};
+use atom_tool::{Address, Array, Site, Sites, plain_data};
 
 plain_data! {
     /// Facts about a block.
@@ -14,12 +14,12 @@ plain_data! {
     }
 }
 
-/// All blocks. The blocks of a procedure follow each other.
+/// All blocks, with those of libraries that were added. The blocks of a procedure follow each other.
 pub struct BlockList {
     /// The facts, in the order of the counters.
-    pub blocks: &'static [BlockFacts],
+    pub blocks: Array<BlockFacts>,
     /// For each procedure the position of its first block.
-    pub firsts: &'static [u32],
+    pub firsts: Array<u32>,
     /// The procedures.
     pub sites: Sites,
 }
@@ -35,7 +35,7 @@ impl BlockList {
 
     /// A line about the block at a position, for the file of blocks. `program` is the name of the first object.
     pub fn line(&self, block: usize, program: &str) -> Option<String> {
-        let BlockFacts { pc, bytes, insts } = *self.blocks.get(block)?;
+        let BlockFacts { pc, bytes, insts } = *self.blocks.as_slice().get(block)?;
         let pc = Address(pc);
         let object = pc.object().unwrap_or(program);
         let name = self.proc(block).map_or("", |site| site.proc);

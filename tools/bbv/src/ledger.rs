@@ -13,6 +13,8 @@
 //! A signal handler may run between any two instructions of [`Ledger::take`] and take executions itself: each number
 //! there is changed by one instruction, and what the handler sees too much of the reserve is missing when it returns.
 
+use std::sync::OnceLock;
+
 use atom_tool::{Counters, ThreadCell};
 
 use crate::blocks::BlockFacts;
@@ -37,10 +39,55 @@ pub struct Ledger {
     /// The reserve up to which there are no budgets.
     last: i64,
     /// For each block its executions in the interval and its budget, together.
-    given: Box<[ThreadCell<i64>]>,
+    given: Cells,
     /// The blocks for which this is not 0, and their number.
-    active: Box<[ThreadCell<u32>]>,
+    active: Cells,
     len: ThreadCell<u64>,
+}
+
+/// Most pieces of [`Cells`].
+const PIECES: usize = 16;
+
+/// Cells in memory that takes no room before it is used. There may be more of them later, which lie elsewhere, so no cell
+/// ever moves.
+struct Cells {
+    first: Box<[ThreadCell<i64>]>,
+    /// What came later. Each piece has as many cells as all before it together.
+    later: [OnceLock<Box<[ThreadCell<i64>]>>; PIECES],
+}
+
+impl Cells {
+    fn new(count: usize) -> Self {
+        Self {
+            first: ThreadCell::zeros(count.max(1)),
+            later: [const { OnceLock::new() }; PIECES],
+        }
+    }
+
+    /// The piece of a cell that came later, and the number of the piece's first cell.
+    fn piece(&self, number: usize) -> (usize, usize) {
+        let piece = (number / self.first.len()).ilog2() as usize;
+        (piece, self.first.len() << piece)
+    }
+
+    #[inline]
+    fn get(&self, number: usize) -> Option<&ThreadCell<i64>> {
+        if let Some(cell) = self.first.get(number) {
+            return Some(cell);
+        }
+        let (piece, start) = self.piece(number);
+        self.later.get(piece)?.get()?.get(number - start)
+    }
+
+    /// Makes room for the cell with this number. Signals are blocked.
+    fn grow_to(&self, number: usize) {
+        if number < self.first.len() {
+            return;
+        }
+        for (i, piece) in (0..=self.piece(number).0).zip(&self.later) {
+            piece.get_or_init(|| ThreadCell::zeros(self.first.len() << i));
+        }
+    }
 }
 
 /// Minus the budget of a block. It is positive if the block was executed without one.
@@ -59,16 +106,28 @@ impl Ledger {
         Self {
             reserve: ThreadCell::new(interval as i64),
             last: interval as i64 / LAST,
-            given: ThreadCell::zeros(blocks),
-            active: ThreadCell::zeros(blocks),
+            given: Cells::new(blocks),
+            active: Cells::new(blocks),
             len: ThreadCell::new(0),
         }
     }
 
+    /// Makes room for a block of a library that was added. False if there was room. Signals are blocked.
+    pub fn grow_to(&self, block: u32) -> bool {
+        let is_new = self.given.get(block as usize).is_none();
+        if is_new {
+            self.active.grow_to(block as usize);
+            self.given.grow_to(block as usize);
+        }
+        is_new
+    }
+
     /// Takes the executions of a block whose budget is used up, and gives it a new one. False if the reserve is used
-    /// up then.
+    /// up then, or if there is no room for the block.
     pub fn take(&self, counts: Counters, block: u32, facts: &[BlockFacts]) -> bool {
-        let given = &self.given[block as usize];
+        let Some(given) = self.given.get(block as usize) else {
+            return false;
+        };
         let insts = insts(facts, block);
         let reserve = self.reserve.get();
         let budget = match reserve > self.last {
@@ -88,14 +147,16 @@ impl Ledger {
         // A handler may have done the same, so there may be more than there are blocks.
         let at = self.len.fetch_add(1) as usize;
         if let Some(place) = self.active.get(at) {
-            place.set(block);
+            place.set(block.into());
         }
     }
 
-    /// The blocks with executions or budgets.
-    fn blocks(&self) -> impl Iterator<Item = u32> {
-        let len = self.active.len().min(self.len.get() as usize);
-        self.active[..len].iter().map(ThreadCell::get)
+    /// The blocks with executions or budgets, with both together.
+    fn blocks(&self) -> impl Iterator<Item = (u32, &ThreadCell<i64>)> {
+        (0..self.len.get() as usize).map_while(|i| {
+            let block = self.active.get(i)?.get();
+            Some((block as u32, self.given.get(block as usize)?))
+        })
     }
 
     /// Takes budgets back where there is no reserve. False if there is none then: the interval has ended. Signals are
@@ -111,11 +172,11 @@ impl Ledger {
 
     /// Takes budgets back. A block keeps its budget divided by `kept`.
     fn take_back(&self, counts: Counters, facts: &[BlockFacts], kept: i64) {
-        for block in self.blocks() {
+        for (block, given) in self.blocks() {
             let budget = -counter(counts, block);
             let back = budget - budget / kept;
             if back > 0 {
-                self.given[block as usize].add(-back);
+                given.add(-back);
                 self.reserve.add(back * insts(facts, block));
                 counts.at(block as usize).add(back as u64);
             }
@@ -124,8 +185,8 @@ impl Ledger {
 
     /// The executions of the interval so far, by block. Signals are blocked.
     pub fn executions(&self, counts: Counters) -> Vec<(u32, u64)> {
-        let executed = |block: u32| {
-            let n = self.given[block as usize].get() + counter(counts, block);
+        let executed = |(block, given): (u32, &ThreadCell<i64>)| {
+            let n = given.get() + counter(counts, block);
             (block, n.max(0) as u64)
         };
         let mut all: Vec<(u32, u64)> = self.blocks().map(executed).filter(|e| e.1 != 0).collect();
@@ -145,8 +206,8 @@ impl Ledger {
     ) {
         let interval = interval as i64;
         let over = (-self.reserve.get()).max(0) % interval;
-        for block in self.blocks() {
-            self.given[block as usize].set(0);
+        for (block, given) in self.blocks() {
+            given.set(0);
             counts.at(block as usize).replace(0);
         }
         self.len.set(0);
@@ -155,9 +216,12 @@ impl Ledger {
         for (block, executed) in known {
             let budget = (executed - executed / AGAIN) as i64;
             let insts = insts(facts, *block);
-            if budget > 0 && budget * insts < reserve {
+            if budget > 0
+                && budget * insts < reserve
+                && let Some(given) = self.given.get(*block as usize)
+            {
                 self.activate(*block);
-                self.given[*block as usize].set(budget);
+                given.set(budget);
                 counts.at(*block as usize).replace((-budget) as u64);
                 reserve -= budget * insts;
             }

@@ -63,48 +63,54 @@ fn take(state: PerThread<State>, counts: Counters, count: Counter, block: u32) {
 #[inline(never)]
 fn slow(state: PerThread<State>, counts: Counters, block: u32) {
     if let (Some(run), Some(ledger)) = (settings::run(), state.ledger())
-        && ledger.take(counts, block, run.blocks.blocks)
+        && ledger.take(counts, block, &run.blocks.blocks)
     {
         return;
     }
     settle(state, counts, block);
 }
 
-/// Takes an execution after which there is no reserve, or the first one of a thread.
+/// Takes an execution after which there is no reserve, the first one of a thread, or of a block that came later.
 #[cold]
 #[inline(never)]
 fn settle(state: PerThread<State>, counts: Counters, block: u32) {
-    let _signals_wait = Uninterrupted::begin();
-    // Code that runs before the program's start is in no interval.
-    let Some(run) = settings::run() else {
-        counts.at(block as usize).replace(0);
-        return;
-    };
-    let facts = run.blocks.blocks;
-    let ledger = match state.ledger() {
-        Some(ledger) => ledger,
-        None => {
-            let Some(mut sink) = vectors::lock(run) else {
-                return;
-            };
-            state.thread.set(sink.begin_thread());
-            let ledger = state.begin(run);
-            ledger.take(counts, block, facts);
-            ledger
+    Uninterrupted::run(|_| {
+        // Code that runs before the program's start is in no interval.
+        let Some(run) = settings::run() else {
+            counts.at(block as usize).replace(0);
+            return;
+        };
+        let facts = run.blocks.blocks.as_slice();
+        let ledger = match state.ledger() {
+            Some(ledger) => {
+                if ledger.grow_to(block) {
+                    ledger.take(counts, block, facts);
+                }
+                ledger
+            }
+            None => {
+                let Some(mut sink) = vectors::lock() else {
+                    return;
+                };
+                state.thread.set(sink.begin_thread());
+                let ledger = state.begin(run);
+                ledger.take(counts, block, facts);
+                ledger
+            }
+        };
+        if !ledger.settle(counts, facts) {
+            end_interval(run, &state, ledger, counts);
         }
-    };
-    if !ledger.settle(counts, facts) {
-        end_interval(run, &state, ledger, counts);
-    }
+    })
 }
 
 /// Ends the interval of a thread.
 fn end_interval(run: &Run, state: &State, ledger: &Ledger, counts: Counters) {
     let executions = ledger.executions(counts);
-    if let Some(mut sink) = vectors::lock(run) {
+    if let Some(mut sink) = vectors::lock() {
         sink.end_interval(run, state.thread.get(), &executions);
     }
-    ledger.next(counts, run.interval, &executions, run.blocks.blocks);
+    ledger.next(counts, run.interval, &executions, &run.blocks.blocks);
 }
 
 #[analysis]
@@ -117,8 +123,8 @@ fn begin(
     sites: Sites,
 ) {
     let blocks = BlockList {
-        blocks: blocks.as_slice(),
-        firsts: firsts.as_slice(),
+        blocks,
+        firsts,
         sites,
     };
     settings::begin(Run {
@@ -150,7 +156,7 @@ fn end(states: AllThreads<State>, counts: Counters, files: Files) {
             end_interval(run, state, ledger, counts);
         }
     }
-    if let Some(mut sink) = vectors::lock(run) {
+    if let Some(mut sink) = vectors::lock() {
         sink.finish(run, files);
     }
 }
@@ -197,6 +203,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         _unused: [0; 4],
     };
     let args = (state, &settings, &texts, &blocks, &firsts, &sites);
+    // Blocks are looked up as they come.
+    program.tables_may_grow();
     program.add_call(Before, begin, args);
     program.add_call(After, end, (state, counts, &files));
     Ok(())

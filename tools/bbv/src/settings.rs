@@ -25,7 +25,7 @@ plain_data! {
     }
 }
 
-/// What stays the same during a run.
+/// What stays the same during a run, but for tables that become longer when a library is added.
 pub struct Run {
     /// Length of an interval in instructions.
     pub interval: u64,
@@ -40,6 +40,11 @@ pub struct Run {
     /// The states of all threads.
     pub states: States,
 }
+
+// SAFETY: all of it is data that never changes, or that is replaced as a whole.
+unsafe impl Send for Run {}
+// SAFETY: as above.
+unsafe impl Sync for Run {}
 
 static RUN: OnceLock<Run> = OnceLock::new();
 

@@ -26,13 +26,13 @@ pub fn begin() {
 }
 
 /// Locks the vectors of this process. Signals must be blocked while they are locked.
-pub fn lock(run: &Run) -> Option<MutexGuard<'static, Sink>> {
+pub fn lock() -> Option<MutexGuard<'static, Sink>> {
     if forks::is_snapshot() {
         return SINK.copy();
     }
     SINK.lock(|| Sink {
         streams: Vec::new(),
-        is_executed: vec![false; run.blocks.blocks.len()],
+        is_executed: Vec::new(),
         intervals: Vec::new(),
     })
 }
@@ -91,6 +91,9 @@ impl Sink {
         };
         for (block, count) in executions {
             let block = *block as usize;
+            if self.is_executed.len() <= block {
+                self.is_executed.resize(block + 1, false);
+            }
             self.is_executed[block] = true;
             let insts = count * u64::from(run.blocks.blocks[block].insts);
             interval.insts += insts;

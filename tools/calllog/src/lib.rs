@@ -172,6 +172,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let mut texts = StringList::new();
     let data = settings.to_data(&mut texts);
+    // The log names procedures as they come.
+    program.tables_may_grow();
     program.add_call(Before, begin, (&data, &texts, &procs, &files));
     program.add_call(After, end, (buffer, &files));
     Ok(())

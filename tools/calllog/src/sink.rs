@@ -114,7 +114,7 @@ impl Sink {
             files: vec![first],
             size: 0,
             threads: 0,
-            named: vec![false; run.procs.iter().count()],
+            named: vec![false; run.procs.len()],
             events: 0,
             is_complete: false,
         }
@@ -152,6 +152,10 @@ impl Sink {
 
     /// Adds the names of procedures that the log does not have yet.
     fn name(&mut self, numbers: Vec<u32>) {
+        let known = self.run.procs.len();
+        if self.named.len() < known {
+            self.named.resize(known, false);
+        }
         let is_new = |number: &u32| {
             let named = self.named.get_mut(*number as usize);
             named.is_some_and(|named| !std::mem::replace(named, true))
@@ -210,7 +214,7 @@ impl Sink {
             writeln!(to, "{blank}{}", data.display())?;
             writeln!(to, "Procedures of {}", self.run.settings.program)?;
             for (number, site) in self.run.procs.iter().enumerate() {
-                if self.named[number] {
+                if self.named.get(number) == Some(&true) {
                     writeln!(to, "{number} {} 1", site.proc_of_process())?;
                 }
             }

@@ -89,44 +89,45 @@ impl Events {
 #[cold]
 #[inline(never)]
 pub fn slow(buffer: PerThread<NoteBuffer>, at: u64, note: Note) {
-    let _signals_wait = Uninterrupted::begin();
-    // Code that runs before the program's start is not logged.
-    let Some(run) = settings::run() else { return };
-    if !make(&buffer) {
-        return;
-    }
-    // SAFETY: `make` has stored the address of a state, which is never freed.
-    let state = unsafe { &mut *buffer.state::<State>() };
-    if !state.notes.lock.try_lock() {
-        // The process ends, and another thread processes this state.
-        return;
-    }
-    let noted = state.notes.end(&buffer);
-    if state.notes.is_inherited() {
-        // This is a forked child. The parent reports its own notes. Here they only tell which executions
-        // are open.
-        state.consume(noted, at, |_, _| {});
-        state.balancer.fork();
-        (state.events, state.lost) = (Events::default(), 0);
-        settings::in_child(run);
-        // The thread that forked continues in the child with another id.
-        state.tid = gettid() as u32;
-        buffer.set_thread(buffer.thread_number());
-        state.notes.renew();
-    } else {
-        state.flush(run, noted, at);
-    }
-    if buffer.thread() != buffer.thread_number() || state.tid == 0 {
-        if state.tid != 0 && state.tid != gettid() as u32 {
-            state.end_thread(run);
+    Uninterrupted::run(|_| {
+        // Code that runs before the program's start is not logged.
+        let Some(run) = settings::run() else { return };
+        if !make(&buffer) {
+            return;
         }
-        buffer.set_thread(buffer.thread_number());
-        state.tid = gettid() as u32;
-    }
-    let first = state.notes.reserve_first(&buffer);
-    // SAFETY: the space of the buffer's first note, which has just been reserved.
-    unsafe { (first as *mut Note).write(note) };
-    state.notes.lock.unlock();
+        // SAFETY: `make` has stored the address of a state, which is never freed.
+        let state = unsafe { &mut *buffer.state::<State>() };
+        if !state.notes.lock.try_lock() {
+            // The process ends, and another thread processes this state.
+            return;
+        }
+        let noted = state.notes.end(&buffer);
+        if state.notes.is_inherited() {
+            // This is a forked child. The parent reports its own notes. Here they only tell which executions
+            // are open.
+            state.consume(noted, at, |_, _| {});
+            state.balancer.fork();
+            (state.events, state.lost) = (Events::default(), 0);
+            settings::in_child(run);
+            // The thread that forked continues in the child with another id.
+            state.tid = gettid() as u32;
+            buffer.set_thread(buffer.thread_number());
+            state.notes.renew();
+        } else {
+            state.flush(run, noted, at);
+        }
+        if buffer.thread() != buffer.thread_number() || state.tid == 0 {
+            if state.tid != 0 && state.tid != gettid() as u32 {
+                state.end_thread(run);
+            }
+            buffer.set_thread(buffer.thread_number());
+            state.tid = gettid() as u32;
+        }
+        let first = state.notes.reserve_first(&buffer);
+        // SAFETY: the space of the buffer's first note, which has just been reserved.
+        unsafe { (first as *mut Note).write(note) };
+        state.notes.lock.unlock();
+    })
 }
 
 impl State {

@@ -190,6 +190,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let mut texts = StringList::new();
     let keys = settings.to_keys(&mut texts);
     let begins = (&keys, &texts, &procs, stems.names(), cells);
+    // Procedures are looked up as they come.
+    program.tables_may_grow();
     program.add_call(Before, begin, begins);
     program.add_call(After, end, (&report, buffer, cells));
     Ok(())

@@ -80,7 +80,7 @@ fn lock() -> Option<MutexGuard<'static, Collected>> {
     let run = settings::run()?;
     COLLECTED.lock(|| Collected {
         run,
-        files: vec![(Vec::new(), false); run.procs.len()],
+        files: Vec::new(),
         size: 0,
         failed: false,
     })
@@ -114,12 +114,14 @@ pub fn folder(run: &Run) -> PathBuf {
 impl Collected {
     fn add(&mut self, row: &Row, tid: u32) {
         let run = self.run;
-        let Some((bytes, _)) = self.files.get_mut(row.proc as usize) else {
+        let number = row.proc as usize;
+        let Some(site) = run.procs.get(number) else {
             return;
         };
-        let Some(site) = run.procs.get(row.proc as usize) else {
-            return;
-        };
+        if self.files.len() <= number {
+            self.files.resize(number + 1, (Vec::new(), false));
+        }
+        let (bytes, _) = &mut self.files[number];
         let before = bytes.len();
         let mut number = itoa::Buffer::new();
         let mut push = |bytes: &mut Vec<u8>, n: u64| {

@@ -72,68 +72,69 @@ pub fn slow(
     values: &Values,
     own: usize,
 ) {
-    let _signals_wait = Uninterrupted::begin();
-    // Code that runs before the program's start is not measured.
-    let Some(run) = settings::run() else { return };
-    if !buffer.is_attached() && !make(run, buffer) {
-        return;
-    }
-    // SAFETY: `make` has stored the address of a state, which is never freed.
-    let state = unsafe { &mut *buffer.state::<State>() };
-    if !state.notes.lock.try_lock() {
-        // The process ends, and another thread processes this state.
-        return;
-    }
-    let noted = state.notes.end(buffer);
-    let is_child = state.notes.is_inherited();
-    let is_new = state.tid == 0;
-    if is_child {
-        // The parent reports its own notes. Here they only tell which executions are open.
-        state.consume(run, noted, at, false);
-        state.balancer.fork();
-        state.forget();
-        state.tid = 0;
-        state.notes.renew();
-    } else {
-        state.flush(run, noted, at);
-    }
-    let me = gettid() as u32;
-    let is_other = state.tid != me;
-    if is_other {
-        if !is_child && !is_new {
-            state.end_thread(run);
+    Uninterrupted::run(|_| {
+        // Code that runs before the program's start is not measured.
+        let Some(run) = settings::run() else { return };
+        if !buffer.is_attached() && !make(run, buffer) {
+            return;
         }
-        state.tid = me;
-        state.meters = Meters::open();
-    }
-    buffer.set_thread(thread);
-    // Time and events since the values were read are the tool's own.
-    let mut now = *values;
-    state.meters.read(&mut now[own..]);
-    if is_other {
-        state.taken = (0, [0; MOST]);
-    } else {
-        for ((taken, now), then) in state.taken.1.iter_mut().zip(now).zip(values).skip(own) {
-            *taken = taken.wrapping_add(now.wrapping_sub(*then));
+        // SAFETY: `make` has stored the address of a state, which is never freed.
+        let state = unsafe { &mut *buffer.state::<State>() };
+        if !state.notes.lock.try_lock() {
+            // The process ends, and another thread processes this state.
+            return;
         }
-    }
-    let (stamp, processor) = cost::now();
-    let since = stamp.wrapping_sub(head[CLOCK]);
-    state.taken.0 = state.taken.0.wrapping_add(since);
-    let word = head[WORD] & !(u64::from(cost::UNKNOWN) << PROCESSOR);
-    let word = word | u64::from(processor) << PROCESSOR;
-    let to = state.notes.reserve_first(buffer) as *mut u64;
-    let count = state.notes.size() as usize / 8 - VALUES;
-    // SAFETY: the space of the buffer's first note, which has just been reserved.
-    unsafe {
-        to.add(CLOCK).write(stamp);
-        to.add(SP).write(head[SP]);
-        for (i, value) in now.iter().take(count).enumerate() {
-            to.add(VALUES + i).write(*value);
+        let noted = state.notes.end(buffer);
+        let is_child = state.notes.is_inherited();
+        let is_new = state.tid == 0;
+        if is_child {
+            // The parent reports its own notes. Here they only tell which executions are open.
+            state.consume(run, noted, at, false);
+            state.balancer.fork();
+            state.forget();
+            state.tid = 0;
+            state.notes.renew();
+        } else {
+            state.flush(run, noted, at);
         }
-        to.add(WORD).write_volatile(word);
-    }
-    state.notes.lock.unlock();
+        let me = gettid() as u32;
+        let is_other = state.tid != me;
+        if is_other {
+            if !is_child && !is_new {
+                state.end_thread(run);
+            }
+            state.tid = me;
+            state.meters = Meters::open();
+        }
+        buffer.set_thread(thread);
+        // Time and events since the values were read are the tool's own.
+        let mut now = *values;
+        state.meters.read(&mut now[own..]);
+        if is_other {
+            state.taken = (0, [0; MOST]);
+        } else {
+            for ((taken, now), then) in state.taken.1.iter_mut().zip(now).zip(values).skip(own) {
+                *taken = taken.wrapping_add(now.wrapping_sub(*then));
+            }
+        }
+        let (stamp, processor) = cost::now();
+        let since = stamp.wrapping_sub(head[CLOCK]);
+        state.taken.0 = state.taken.0.wrapping_add(since);
+        let word = head[WORD] & !(u64::from(cost::UNKNOWN) << PROCESSOR);
+        let word = word | u64::from(processor) << PROCESSOR;
+        let to = state.notes.reserve_first(buffer) as *mut u64;
+        let count = state.notes.size() as usize / 8 - VALUES;
+        // SAFETY: the space of the buffer's first note, which has just been reserved.
+        unsafe {
+            to.add(CLOCK).write(stamp);
+            to.add(SP).write(head[SP]);
+            for (i, value) in now.iter().take(count).enumerate() {
+                to.add(VALUES + i).write(*value);
+            }
+            to.add(WORD).write_volatile(word);
+        }
+        state.notes.lock.unlock();
+    })
 }
 
 impl State {

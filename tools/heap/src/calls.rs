@@ -135,8 +135,15 @@ impl Here {
         if has_room {
             let note = self.words(kind, block);
             let at = buffer.reserve(NOTE);
+            let at = at as *mut u64;
+            // A handler that ends the process here finds a note that was never written: its first word comes last.
             // SAFETY: the reserved space belongs to this note only and lies before the limit.
-            unsafe { (at as *mut Note).write(note) };
+            unsafe {
+                for (i, word) in note.into_iter().enumerate().skip(1) {
+                    at.add(i).write_volatile(word);
+                }
+                at.write_volatile(note[0]);
+            }
         } else {
             self.open.block.set(block);
             self.open.late.set(NOTE_LATE);
@@ -203,17 +210,20 @@ fn finish(here: Here, sp: u64, rbp: u64) {
 
 /// Makes a note that finds no room.
 fn slow(buffer: PerThread<NoteBuffer>, note: Note) {
-    let _signals_wait = Uninterrupted::begin();
-    if notes::make_room(buffer, ROOM * NOTE as usize, Thread::new) {
-        let at = buffer.reserve(NOTE);
-        // SAFETY: the reserved space belongs to this note only; the buffer has just been emptied.
-        unsafe { (at as *mut Note).write(note) };
-    } else if !buffer.is_attached() {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        if !TOLD.swap(true, Ordering::Relaxed) {
-            eprintln!("heap: no memory for a thread's notes (or a kernel older than Linux 4.14)");
+    Uninterrupted::run(|_| {
+        if notes::make_room(buffer, ROOM * NOTE as usize, Thread::new) {
+            let at = buffer.reserve(NOTE);
+            // SAFETY: the reserved space belongs to this note only; the buffer has just been emptied.
+            unsafe { (at as *mut Note).write(note) };
+        } else if !buffer.is_attached() {
+            static TOLD: AtomicBool = AtomicBool::new(false);
+            if !TOLD.swap(true, Ordering::Relaxed) {
+                eprintln!(
+                    "heap: no memory for a thread's notes (or a kernel older than Linux 4.14)"
+                );
+            }
         }
-    }
+    })
 }
 
 /// Address of [`LIVE_PLACES`] words for blocks that are certainly live: each has been noted, and no free of it since. A free of

@@ -117,6 +117,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         has_unseen: procs.iter().any(Proc::is_stub),
         _unused: [0; 3],
     };
+    // Call paths look their call sites up.
+    program.tables_may_grow();
     program.add_call(Before, begin, ());
     let buffer = states.buffer;
     let args = (

@@ -145,7 +145,6 @@ impl Filter {
     fn variant(&mut self, run: &'static Run, number: u32, kept: Kept) -> Option<u32> {
         let known = self.known(run, number)?;
         match known.last {
-            _ if kept == known.all => return Some(number),
             Some((last, variant)) if last == kept => return Some(variant),
             _ => {}
         }

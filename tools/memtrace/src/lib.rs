@@ -34,8 +34,8 @@ fn begin(buffers: AllThreads<NoteBuffer>, files: Files, windows: Record<Windows>
         file: texts.get(0),
         program: texts.get(1),
         objects,
-        bytes: bytes.as_slice(),
-        descriptions: descriptions.as_slice(),
+        bytes,
+        descriptions,
         addresses: addresses.as_slice(),
         has_profile: files.has_profile(),
         windows: windows.get(),
@@ -125,6 +125,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         &list.bytes,
         &list.descriptions,
     );
+    // Numbers of batches are looked up as they come.
+    program.tables_may_grow();
     program.add_call(Before, begin, args);
     program.add_call(After, end, (noted.buffer, &files));
     Ok(())

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::{MutexGuard, OnceLock};
 
 use atom_tool::forks::PerProcess;
-use atom_tool::{Strings, output};
+use atom_tool::{Array, Strings, output};
 use mem_trace::{MAGIC, Shape, Stream};
 
 use crate::batches::Description;
@@ -15,7 +15,7 @@ use crate::window::Windows;
 /// Number of bytes that are kept in memory before they are written.
 const MEMORY: usize = 256 << 10;
 
-/// What stays the same during a run.
+/// What stays the same during a run, but for tables that become longer when a library is added.
 pub struct Run {
     /// Name of the trace.
     pub file: &'static str,
@@ -24,9 +24,9 @@ pub struct Run {
     /// Name, path and build-id of each object; the latter as digits.
     pub objects: Strings,
     /// The descriptions of batches, one after the other.
-    pub bytes: &'static [u8],
+    pub bytes: Array<u8>,
     /// For each number of a batch where its description is.
-    pub descriptions: &'static [Description],
+    pub descriptions: Array<Description>,
     /// To which addresses references are written; empty for all.
     pub addresses: &'static [Addresses],
     /// True if the profile is wanted, which has the numbers of references.
@@ -35,7 +35,7 @@ pub struct Run {
     pub windows: &'static Windows,
 }
 
-// SAFETY: all of it is data that never changes.
+// SAFETY: all of it is data that never changes, or that is replaced as a whole.
 unsafe impl Send for Run {}
 // SAFETY: as above.
 unsafe impl Sync for Run {}
@@ -45,7 +45,7 @@ impl Run {
     pub fn description(&self, number: u32) -> Option<&'static [u8]> {
         let at = self.descriptions.get(number as usize)?;
         let start = at.start as usize;
-        self.bytes.get(start..start + at.len as usize)
+        self.bytes.as_slice().get(start..start + at.len as usize)
     }
 
     /// What the encoder has to know of a batch.
@@ -100,11 +100,16 @@ pub struct Totals {
 pub struct Sink {
     run: &'static Run,
     bytes: Vec<u8>,
+    /// Number of objects that the trace names.
+    named_objects: usize,
     /// For each number of a batch, whether the trace describes it.
     is_described: Vec<bool>,
     /// Variants of batches, by the batch and the references that are kept: their numbers, and their descriptions by number.
+    /// A trace of variants has no other batches.
     variants: HashMap<(u32, u128), u32>,
     described_variants: HashMap<u32, Vec<u8>>,
+    /// The number of the next variant. 0 stays free.
+    next_variant: u32,
     is_created: bool,
     has_failed: bool,
     pub totals: Totals,
@@ -112,27 +117,35 @@ pub struct Sink {
 
 impl Sink {
     fn new(run: &'static Run) -> Self {
-        let mut bytes = MAGIC.to_vec();
-        let texts: Vec<&str> = run.objects.iter().collect();
-        let build_ids: Vec<Vec<u8>> = texts
-            .iter()
-            .skip(2)
-            .step_by(3)
-            .map(|id| bytes_of(id))
-            .collect();
-        let objects = texts.chunks_exact(3).zip(&build_ids);
-        let objects: Vec<_> = objects.map(|(o, id)| (o[0], o[1], &id[..])).collect();
-        mem_trace::objects(&mut bytes, &objects);
-        Self {
+        let mut sink = Self {
             run,
-            bytes,
-            is_described: vec![false; run.descriptions.len()],
+            bytes: MAGIC.to_vec(),
+            named_objects: 0,
+            is_described: Vec::new(),
             variants: HashMap::new(),
             described_variants: HashMap::new(),
+            next_variant: 1,
             is_created: false,
             has_failed: false,
             totals: Totals::default(),
+        };
+        sink.name_objects();
+        sink
+    }
+
+    /// Names the objects that the trace does not name yet: all at first, then those that were added.
+    fn name_objects(&mut self) {
+        let run = self.run;
+        let texts: Vec<&str> = run.objects.iter().skip(3 * self.named_objects).collect();
+        if texts.is_empty() {
+            return;
         }
+        let build_ids = texts.iter().skip(2).step_by(3);
+        let build_ids: Vec<Vec<u8>> = build_ids.map(|id| bytes_of(id)).collect();
+        let objects = texts.chunks_exact(3).zip(&build_ids);
+        let objects: Vec<_> = objects.map(|(o, id)| (o[0], o[1], &id[..])).collect();
+        mem_trace::objects(&mut self.bytes, &objects);
+        self.named_objects += objects.len();
     }
 
     /// The number of a new thread.
@@ -143,20 +156,25 @@ impl Sink {
 
     /// The number of a variant of a batch: of the batch and the kept references, the number of values and the description.
     pub fn variant(&mut self, which: (u32, u128), values: u32, description: Vec<u8>) -> u32 {
-        let next = self.is_described.len();
+        let next = &mut self.next_variant;
         *self.variants.entry(which).or_insert_with(|| {
-            self.described_variants.insert(next as u32, description);
-            self.is_described.resize(next + values as usize + 1, false);
-            next as u32
+            let number = *next;
+            self.described_variants.insert(number, description);
+            *next += values + 1;
+            number
         })
     }
 
     /// Adds a thread's entries, which may have batches that are new in the thread.
     pub fn take(&mut self, thread: u64, stream: &mut Stream, new: &mut Vec<u32>) {
+        self.name_objects();
         let is_described = &mut self.is_described;
         let is_new = |number: &u32| {
-            let is_described = is_described.get_mut(*number as usize);
-            is_described.is_some_and(|is| !std::mem::replace(is, true))
+            let number = *number as usize;
+            if is_described.len() <= number {
+                is_described.resize(number + 1, false);
+            }
+            !std::mem::replace(&mut is_described[number], true)
         };
         let new = new.drain(..).filter(is_new);
         let run = self.run;

@@ -31,23 +31,24 @@ struct State {
 #[cold]
 #[inline(never)]
 pub fn slow<const N: usize>(buffer: PerThread<NoteBuffer>, word: u32, values: [u64; N]) {
-    let _signals_wait = Uninterrupted::begin();
-    // Code that runs before the program's start is not traced.
-    let Some(run) = sink::run() else {
-        return buffer.park();
-    };
-    if notes::make_room(buffer, SIZE, || State::new(run)) {
-        return batched::write(&buffer, word, values);
-    }
-    buffer.park();
-    if !buffer.is_attached() {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        if !TOLD.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "memtrace: no memory for a thread's trace (or a kernel older than Linux 4.14)"
-            );
+    Uninterrupted::run(|_| {
+        // Code that runs before the program's start is not traced.
+        let Some(run) = sink::run() else {
+            return buffer.park();
+        };
+        if notes::make_room(buffer, SIZE, || State::new(run)) {
+            return batched::write(&buffer, word, values);
         }
-    }
+        buffer.park();
+        if !buffer.is_attached() {
+            static TOLD: AtomicBool = AtomicBool::new(false);
+            if !TOLD.swap(true, Ordering::Relaxed) {
+                eprintln!(
+                    "memtrace: no memory for a thread's trace (or a kernel older than Linux 4.14)"
+                );
+            }
+        }
+    })
 }
 
 impl State {
@@ -89,7 +90,7 @@ impl Consume<1> for State {
             let (words, shapes) = self.filter.kept();
             let mut first_time = |number: u32| {
                 new.push(number);
-                shapes.get(&number).copied().or_else(|| run.shape(number))
+                shapes.get(&number).copied()
             };
             self.encoder
                 .encode(&mut self.stream, words, &mut first_time);

@@ -61,17 +61,18 @@ fn count(buffer: PerThread<NoteBuffer>, phase: PerThread<Phase>, insts: u64) {
 #[cold]
 #[inline(never)]
 fn turn(buffer: PerThread<NoteBuffer>, phase: PerThread<Phase>, insts: u64) {
-    let _signals_wait = Uninterrupted::begin();
-    // Code that runs before the program's start is not counted.
-    let Some(run) = sink::run() else { return };
-    let mut left = phase.left.get();
-    while left <= 0 {
-        let (next, len) = run.windows.next(phase.phase.get());
-        phase.phase.set(next);
-        left += len;
-    }
-    buffer.set_paused(phase.phase.get() != NOTED);
-    phase.left.set(left - insts as i64);
+    Uninterrupted::run(|_| {
+        // Code that runs before the program's start is not counted.
+        let Some(run) = sink::run() else { return };
+        let mut left = phase.left.get();
+        while left <= 0 {
+            let (next, len) = run.windows.next(phase.phase.get());
+            phase.phase.set(next);
+            left += len;
+        }
+        buffer.set_paused(phase.phase.get() != NOTED);
+        phase.left.set(left - insts as i64);
+    })
 }
 
 impl Windows {

@@ -83,17 +83,19 @@ impl Spill {
 
     /// Keeps a trip. Only the thread itself calls this.
     fn put(&self, key: (u32, u64), trip: Trip) {
-        let _signals_wait = Uninterrupted::begin();
-        // SAFETY: the thread is the only user, and no handler runs.
-        let trips = unsafe { &mut *self.of_thread().trips.get() };
-        trips.insert(key, trip);
+        Uninterrupted::run(|_| {
+            // SAFETY: the thread is the only user, and no handler runs.
+            let trips = unsafe { &mut *self.of_thread().trips.get() };
+            trips.insert(key, trip);
+        })
     }
 
     /// Takes a trip out. Only the thread itself calls this.
     fn take(&self, key: (u32, u64)) -> Option<Trip> {
-        let _signals_wait = Uninterrupted::begin();
-        // SAFETY: as above.
-        unsafe { &mut *self.of_thread().trips.get() }.remove(&key)
+        Uninterrupted::run(|_| {
+            // SAFETY: as above.
+            unsafe { &mut *self.of_thread().trips.get() }.remove(&key)
+        })
     }
 }
 

@@ -92,16 +92,17 @@ fn jump(buffer: PerThread<NoteBuffer>, word: u32, target: u64) {
 #[cold]
 #[inline(never)]
 fn note_slowly(buffer: PerThread<NoteBuffer>, word: u32, target: Option<u64>) {
-    let signals_wait = Uninterrupted::begin();
-    if !thread::make_room(buffer, &signals_wait) {
-        return buffer.park();
-    }
-    let words = [notes::word(word), target.unwrap_or(0)];
-    for word in words.into_iter().take(1 + usize::from(target.is_some())) {
-        let at = buffer.reserve(NOTE) as *mut u64;
-        // SAFETY: as in `note_outcome`: there is room, and signals are blocked.
-        unsafe { at.write(word) };
-    }
+    Uninterrupted::run(|signals_wait| {
+        if !thread::make_room(buffer, signals_wait) {
+            return buffer.park();
+        }
+        let words = [notes::word(word), target.unwrap_or(0)];
+        for word in words.into_iter().take(1 + usize::from(target.is_some())) {
+            let at = buffer.reserve(NOTE) as *mut u64;
+            // SAFETY: as in `note_outcome`: there is room, and signals are blocked.
+            unsafe { at.write(word) };
+        }
+    })
 }
 
 /// Size of a return address in bytes.
@@ -146,7 +147,7 @@ fn executed(counter: Counter) {
 #[analysis(uninterrupted)]
 fn begin(branches: Array<u64>, jumps: Array<u64>, models: u32, start: u64, end: u64) {
     returns::begin((end != 0).then_some((start, end)));
-    thread::begin(branches.as_slice(), jumps.as_slice(), models);
+    thread::begin(branches, jumps, models);
 }
 
 #[analysis(uninterrupted)]
@@ -347,6 +348,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let pcs = |insts: &[Inst<'_>]| -> Vec<u64> { insts.iter().map(Inst::pc).collect() };
     let (branches, jumps) = (pcs(&found.branches), pcs(&found.jumps));
+    // Branches and jumps are looked up as they come.
+    program.tables_may_grow();
     match objects[..] {
         [alone] => {
             let range = alone.range();

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
-use atom_tool::{AllThreads, PerThread, Uninterrupted};
+use atom_tool::{AllThreads, Array, PerThread, Uninterrupted};
 
 use crate::direction::{Gshare, TwoBit, key};
 use crate::tage::Tage;
@@ -21,25 +21,29 @@ pub const TWO_BIT: usize = 0;
 pub const GSHARE: usize = 1;
 pub const TAGE: usize = 2;
 
-/// What stays the same during a run.
+/// What stays the same during a run, but for tables that become longer when a library is added.
 pub struct Run {
-    /// Keys of conditional branches.
-    pub branches: Vec<u32>,
-    /// Keys of jumps and calls through pointers.
-    pub jumps: Vec<u32>,
+    /// Addresses of conditional branches.
+    pub branches: Array<u64>,
+    /// Addresses of jumps and calls through pointers.
+    pub jumps: Array<u64>,
     /// Bit set of the models that are simulated.
     pub models: u32,
 }
 
+// SAFETY: all of it is data that never changes, or that is replaced as a whole.
+unsafe impl Send for Run {}
+// SAFETY: as above.
+unsafe impl Sync for Run {}
+
 static RUN: OnceLock<Run> = OnceLock::new();
 
 /// Prepares the simulation at the program's start.
-pub fn begin(branches: &[u64], jumps: &[u64], models: u32) {
-    let keys = |all: &[u64]| all.iter().map(|pc| key(*pc)).collect();
+pub fn begin(branches: Array<u64>, jumps: Array<u64>, models: u32) {
     // ProgramBefore comes once.
     let _ = RUN.set(Run {
-        branches: keys(branches),
-        jumps: keys(jumps),
+        branches,
+        jumps,
         models,
     });
 }
@@ -72,10 +76,16 @@ pub struct Counts {
 
 impl Counts {
     fn new(run: &Run) -> Self {
-        Self {
-            branches: vec![BranchCounts::default(); run.branches.len()],
-            jumps: vec![JumpCounts::default(); run.jumps.len()],
-        }
+        let mut counts = Self::default();
+        counts.grow(run);
+        counts
+    }
+
+    /// Makes room for the branches and jumps of a library that was added.
+    fn grow(&mut self, run: &Run) {
+        let (branches, jumps) = (run.branches.len(), run.jumps.len());
+        self.branches.resize(branches, BranchCounts::default());
+        self.jumps.resize(jumps, JumpCounts::default());
     }
 
     fn add(&mut self, other: &Self) {
@@ -137,6 +147,8 @@ struct State {
     tage: Tage,
     targets: Targets,
     branches: Vec<Branch>,
+    /// Keys of jumps and calls through pointers.
+    jumps: Vec<u32>,
     /// How many branches `branches` has counted.
     counted: usize,
     counts: Counts,
@@ -146,17 +158,34 @@ struct State {
 
 impl State {
     fn new(run: &'static Run) -> Self {
-        Self {
+        let mut state = Self {
             run,
             two_bit: TwoBit::new(),
             gshare: Gshare::new(),
             tage: Tage::new(),
             targets: Targets::new(),
-            branches: run.branches.iter().map(|key| Branch::new(*key)).collect(),
+            branches: Vec::new(),
+            jumps: Vec::new(),
             counted: 0,
-            counts: Counts::new(run),
+            counts: Counts::default(),
             batch: Vec::new(),
+        };
+        state.grow();
+        state
+    }
+
+    /// Takes the branches and jumps that are not known yet: all at first, then those of libraries that were added.
+    fn grow(&mut self) {
+        let run = self.run;
+        let (branches, jumps) = (run.branches.as_slice(), run.jumps.as_slice());
+        if (branches.len(), jumps.len()) == (self.branches.len(), self.jumps.len()) {
+            return;
         }
+        let new = branches.iter().skip(self.branches.len());
+        self.branches.extend(new.map(|pc| Branch::new(key(*pc))));
+        let new = jumps.iter().skip(self.jumps.len());
+        self.jumps.extend(new.map(|pc| key(*pc)));
+        self.counts.grow(run);
     }
 
     /// The counts so far.
@@ -173,6 +202,7 @@ impl State {
     /// Simulates all models. TAGE goes over the branches by itself, which keeps its state in registers; jumps
     /// through pointers and conditional branches do not depend on each other.
     fn simulate(&mut self, noted: Taken<1>) {
+        self.grow();
         let len = noted.words().len();
         if self.counted + len > MOST_COUNTED {
             self.counts();
@@ -239,10 +269,11 @@ impl State {
         let Some(target) = target.filter(|word| *word != 0) else {
             return;
         };
-        let (Some(key), Some(counts)) = (
-            self.run.jumps.get(number),
-            self.counts.jumps.get_mut(number),
-        ) else {
+        let known = self
+            .jumps
+            .get(number)
+            .zip(self.counts.jumps.get_mut(number));
+        let Some((key, counts)) = known else {
             return;
         };
         let wrong = self.targets.are_wrong(*key, target);

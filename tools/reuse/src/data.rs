@@ -48,8 +48,32 @@ pub const ELSEWHERE: u32 = 0;
 pub const UNNAMED: u32 = 1;
 /// Number that stands for the stack of the process's first thread.
 pub const STACK: u32 = 2;
-/// Number of the first variable. Behind the last one are the numbers of [`heap::Origin`]s.
-pub const FIRST: u32 = 3;
+/// First number of variables and of [`heap::Origin`]s, which take turns, because there may be more of both later.
+const FIRST: u32 = 3;
+
+/// What has a number from [`FIRST`] on, by its place among those like it.
+pub enum Numbered {
+    Variable(usize),
+    Origin(usize),
+}
+
+impl Numbered {
+    /// What a number from [`FIRST`] on stands for.
+    pub fn of(number: u32) -> Self {
+        let place = (number - FIRST) as usize / 2;
+        match (number - FIRST) % 2 {
+            0 => Self::Variable(place),
+            _ => Self::Origin(place),
+        }
+    }
+
+    fn number(self) -> u32 {
+        match self {
+            Self::Variable(place) => FIRST + 2 * place as u32,
+            Self::Origin(place) => FIRST + 2 * place as u32 + 1,
+        }
+    }
+}
 
 /// Addresses that the stack of the process's first thread may have: from its end down to its limit.
 pub fn stack() -> std::ops::Range<u64> {
@@ -164,11 +188,11 @@ impl Data {
 
     /// What is at an address, or a number that stands for memory of no variable and no block.
     fn find(&mut self, run: &Run, address: u64) -> Result<Known, u32> {
-        let variables = run.variables;
         if let Some((start, end, origin)) = heap::block(address) {
-            let number = FIRST + variables.len() as u32 + origin;
+            let number = Numbered::Origin(origin as usize).number();
             return Ok(Known { start, end, number });
         }
+        let variables = run.variables.as_slice();
         let number = address / PAGE;
         let page = &mut self.pages[number as usize % PAGES];
         if page.number != number {
@@ -188,7 +212,7 @@ impl Data {
         Ok(Known {
             start,
             end: start + size,
-            number: FIRST + place as u32,
+            number: Numbered::Variable(place).number(),
         })
     }
 }

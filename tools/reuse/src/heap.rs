@@ -211,20 +211,21 @@ fn enter(open: PerThread<OpenCall>, path: PerThread<PathState>, buffer: PerThrea
     let Some(call) = open.enter(what, sp, [a, b, c]) else {
         return;
     };
-    let blocked = Uninterrupted::begin();
-    thread::catch_up(buffer);
-    match call {
-        Call::Frees { block } if thread::is_alone() => HEAP.with_blocked(&blocked, |heap| heap.free(block)),
-        Call::Frees { .. } => {}
-        Call::Unmaps { start, size } => {
-            MAPPINGS.fetch_add(1, Relaxed);
-            HEAP.with_blocked(&blocked, |heap| heap.forget(start, end(start, size, true)));
+    Uninterrupted::run(|blocked| {
+        thread::catch_up(buffer);
+        match call {
+            Call::Frees { block } if thread::is_alone() => HEAP.with_blocked(blocked, |heap| heap.free(block)),
+            Call::Frees { .. } => {}
+            Call::Unmaps { start, size } => {
+                MAPPINGS.fetch_add(1, Relaxed);
+                HEAP.with_blocked(blocked, |heap| heap.forget(start, end(start, size, true)));
+            }
+            Call::Allocates { is_mapping } => {
+                let node = path.called_here(open.proc(), sp, rbp);
+                open.set_tag(origin(blocked, &path, node, is_mapping).into());
+            }
         }
-        Call::Allocates { is_mapping } => {
-            let node = path.called_here(open.proc(), sp, rbp);
-            open.set_tag(origin(&blocked, &path, node, is_mapping).into());
-        }
-    }
+    })
 }
 
 /// Before an instruction by which an allocator may be left.
@@ -287,30 +288,31 @@ fn leave_go(buffer: PerThread<NoteBuffer>, proc: u32, goroutine: u64, block: u64
     let Some((site, size)) = allocations::go_allocated(proc, goroutine) else {
         return;
     };
-    let blocked = Uninterrupted::begin();
-    let is_mapping = false;
-    let caller = Some([(site >> 32) as u32, site as u32]).filter(|_| site != 0);
-    let callers = caller.into_iter().collect();
-    let tag = HEAP.with_blocked(&blocked, |heap| {
-        heap.number(Key {
+    Uninterrupted::run(|blocked| {
+        let is_mapping = false;
+        let caller = Some([(site >> 32) as u32, site as u32]).filter(|_| site != 0);
+        let callers = caller.into_iter().collect();
+        let tag = HEAP.with_blocked(blocked, |heap| {
+            heap.number(Key {
+                is_mapping,
+                callers,
+            })
+        });
+        let new = New {
+            block,
+            size,
+            old: 0,
+            tag: tag.into(),
             is_mapping,
-            callers,
-        })
-    });
-    let new = New {
-        block,
-        size,
-        old: 0,
-        tag: tag.into(),
-        is_mapping,
-    };
-    add_block(&blocked, buffer, new);
+        };
+        add_block(blocked, buffer, new);
+    })
 }
 
 #[cold]
 #[inline(never)]
 fn allocated(buffer: PerThread<NoteBuffer>, new: New) {
-    add_block(&Uninterrupted::begin(), buffer, new);
+    Uninterrupted::run(|blocked| add_block(blocked, buffer, new));
 }
 
 /// Puts a new block into the map, and takes out the block that it replaces.

@@ -74,9 +74,9 @@ fn begin(
     variables: Array<Variable>,
 ) {
     thread::begin(Run {
-        groups: groups.as_slice(),
-        parts: parts.as_slice(),
-        variables: variables.as_slice(),
+        groups,
+        parts,
+        variables,
         program: Image {
             start: loaded,
             size: settings.size,
@@ -233,6 +233,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     };
     let loaded = ImageAddress(range.start);
     let args = (&settings, loaded, &groups, &parts, &variables);
+    // The tables are looked into for each note.
+    program.tables_may_grow();
     program.add_call(Before, begin, args);
     let name = program.name();
     let (procs, calls) = (&heap.procs, &heap.calls);

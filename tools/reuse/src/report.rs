@@ -7,7 +7,7 @@ use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Readers, Sum};
 
-use crate::data::{ELSEWHERE, FIRST, STACK, UNNAMED};
+use crate::data::{ELSEWHERE, Numbered, STACK, UNNAMED};
 use crate::heap::{self, Origin};
 use crate::histogram::{self, BINS, Histogram};
 use crate::thread::{self, Counts, Interval, PARTS, Run};
@@ -287,12 +287,13 @@ fn rows_of_data(run: &Run, counts: &Counts, places: &Places) -> BTreeMap<String,
             UNNAMED => "(data without a symbol)",
             STACK => "(stack of the first thread)",
             number => {
-                let number = (number - FIRST) as usize;
-                let Some(variable) = run.variables.get(number) else {
-                    return origins.get(number - run.variables.len()).cloned();
+                return match Numbered::of(number) {
+                    Numbered::Origin(place) => origins.get(place).cloned(),
+                    Numbered::Variable(place) => run.variables.get(place).map(|variable| {
+                        let name = places.names.get(variable.name).to_owned();
+                        (name, None, Some(variable.size.into()))
+                    }),
                 };
-                let name = places.names.get(variable.name).to_owned();
-                return Some((name, None, Some(variable.size.into())));
             }
         };
         Some((name.to_owned(), None, None))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
 use atom_tool::simulate::batched::{self, Note};
 use atom_tool::simulate::batches::MOST_SOURCES;
-use atom_tool::{AllThreads, PerThread, Uninterrupted, repeated};
+use atom_tool::{AllThreads, Array, PerThread, Uninterrupted, repeated};
 
 use crate::data::{self, Data};
 use crate::histogram::Histogram;
@@ -19,12 +19,12 @@ const SIZE: usize = 128 << 10;
 /// Number of parts of a sample, by whose differences its error is estimated.
 pub const PARTS: usize = 8;
 
-/// What stays the same during a run.
+/// What stays the same during a run, but for tables that become longer when a library is added.
 pub struct Run {
-    pub groups: &'static [Group],
-    pub parts: &'static [Part],
+    pub groups: Array<Group>,
+    pub parts: Array<Part>,
     /// Variables in the order of their addresses.
-    pub variables: &'static [data::Variable],
+    pub variables: Array<data::Variable>,
     pub program: data::Image,
     /// Addresses that the stack of the first thread may have.
     pub stack: std::ops::Range<u64>,
@@ -35,6 +35,11 @@ pub struct Run {
     /// Number of references of an interval; 0 for none.
     pub interval: u64,
 }
+
+// SAFETY: all of it is data that never changes, or that is replaced as a whole.
+unsafe impl Send for Run {}
+// SAFETY: as above.
+unsafe impl Sync for Run {}
 
 static RUN: OnceLock<Run> = OnceLock::new();
 
@@ -148,23 +153,24 @@ struct State {
 #[cold]
 #[inline(never)]
 pub fn slow<const N: usize>(buffer: PerThread<NoteBuffer>, word: u32, values: [u64; N]) {
-    let _signals_wait = Uninterrupted::begin();
-    // Code that runs before the program's start is not analysed.
-    let Some(run) = RUN.get() else {
-        return buffer.park();
-    };
-    if notes::make_room(buffer, SIZE, || State::new(run)) {
-        return batched::write(&buffer, word, values);
-    }
-    buffer.park();
-    if !buffer.is_attached() {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        if !TOLD.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "reuse: no memory for a thread's references (or a kernel older than Linux 4.14)"
-            );
+    Uninterrupted::run(|_| {
+        // Code that runs before the program's start is not analysed.
+        let Some(run) = RUN.get() else {
+            return buffer.park();
+        };
+        if notes::make_room(buffer, SIZE, || State::new(run)) {
+            return batched::write(&buffer, word, values);
         }
-    }
+        buffer.park();
+        if !buffer.is_attached() {
+            static TOLD: AtomicBool = AtomicBool::new(false);
+            if !TOLD.swap(true, Ordering::Relaxed) {
+                eprintln!(
+                    "reuse: no memory for a thread's references (or a kernel older than Linux 4.14)"
+                );
+            }
+        }
+    })
 }
 
 /// Number of threads that have made notes.
@@ -202,10 +208,14 @@ impl State {
     fn execute(&mut self, note: Note) {
         let run = self.run;
         let number = note.number as usize;
-        let (Some(group), Some(next)) = (run.groups.get(number), run.groups.get(number + 1)) else {
+        let groups = run.groups.as_slice();
+        let (Some(group), Some(next)) = (groups.get(number), groups.get(number + 1)) else {
             return;
         };
-        let parts = run.parts.get(group.first as usize..next.first as usize);
+        let parts = run
+            .parts
+            .as_slice()
+            .get(group.first as usize..next.first as usize);
         let parts = parts.unwrap_or_default();
         let mut values = [0; MOST_SOURCES];
         note.copy_values(&mut values);

@@ -13,7 +13,7 @@ mod arguments;
 mod file;
 
 use crate::c::string::strlen;
-use crate::lifecycle::exec;
+use crate::lifecycle::{deferred, exec};
 use crate::process::{note, told};
 use crate::sys::call::{getpid, syscall};
 use crate::sys::decimal::Decimal;
@@ -58,7 +58,9 @@ pub(crate) unsafe fn execve(path: usize, argv: usize, envp: usize) {
             Verdict::Unseen(reason) => run_as_it_is(reason, bytes(path), call),
             Verdict::Followed => {
                 exec::prepare();
+                deferred::leave();
                 arguments::execute(words, [path, argv, envp]);
+                deferred::stay();
                 // The arguments may be too long for more words.
                 run_as_it_is("atom cannot be executed in its place", bytes(path), call);
             }
@@ -122,7 +124,7 @@ unsafe fn is_permitted(path: usize, argv: usize, envp: usize) -> bool {
 }
 
 /// True if the address space is limited (`ulimit -v`) to less than an instrumented program may reserve.
-fn has_little_space() -> bool {
+pub(crate) fn has_little_space() -> bool {
     const NEEDED: u64 = 4 << 30;
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes the soft and the hard limit.
@@ -151,8 +153,10 @@ unsafe fn run_as_it_is(reason: &str, name: &[u8], call: [usize; 6]) {
         let (number, parent, reason) = (number.digits(), parent.digits(), reason.as_bytes());
         note::leave(UNSEEN, &[number, b" ", parent, b" ", reason, b"\t", name]);
         exec::prepare();
+        deferred::leave();
         let [code, a, b, c, d, e] = call;
         syscall!(code, a, b, c, d, e);
+        deferred::stay();
         note::leave(TAKEN_BACK, &[number]);
     }
 }

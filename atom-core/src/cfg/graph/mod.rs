@@ -24,7 +24,7 @@ use crate::unwind::UnwindTable;
 use crate::x86::ControlFlow;
 use dominators::{Adjacency, Tree};
 pub use loops::{Loop, Loops};
-pub(super) use no_return::is_never;
+pub(crate) use no_return::is_never;
 
 /// How control goes along an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

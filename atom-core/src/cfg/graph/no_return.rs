@@ -51,7 +51,7 @@ const NEVER: [&str; 30] = [
     "_ZSt10unexpectedv",
 ];
 
-pub(in crate::cfg) fn is_never(name: &str) -> bool {
+pub(crate) fn is_never(name: &str) -> bool {
     let name = name.split('@').next().unwrap_or(name);
     // libstdc++'s helpers that throw: std::__throw_length_error(char const*) and so on.
     NEVER.contains(&name) || name.starts_with("_ZSt") && throws(name)

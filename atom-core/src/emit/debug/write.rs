@@ -10,7 +10,7 @@ use super::lines::Lines;
 use super::map::{CodeMap, Moved, Piece, Slid};
 use super::unit::{self, Bases, Source, Target, Unit};
 use crate::analysis::AnalysisImage;
-use crate::image::debug::DebugFile;
+use crate::image::separate::DebugFile;
 use crate::layout::Placed;
 
 /// A section to be appended.

@@ -2,6 +2,7 @@
 
 use crate::live::RegSet;
 use crate::plan::code::{Asm, Target};
+use crate::plan::private_stack::PrivateStack;
 use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Gpr, Mem};
 
@@ -53,8 +54,14 @@ impl Keeping {
     }
 }
 
-/// Increments a cell in one instruction.
-pub(super) fn emit(asm: &mut Asm, cell: Target, prefix: Option<u8>, keeping: Keeping) {
+/// Increments a cell in one instruction. `private` is set where rsp may lead to data.
+pub(super) fn emit(
+    asm: &mut Asm,
+    cell: Target,
+    prefix: Option<u8>,
+    keeping: Keeping,
+    private: Option<PrivateStack>,
+) {
     let increment = |asm: &mut Asm| {
         asm.flags_to_ax(keeping.overflow);
         asm.increment(cell, prefix);
@@ -68,12 +75,19 @@ pub(super) fn emit(asm: &mut Asm, cell: Target, prefix: Option<u8>, keeping: Kee
             increment(asm);
             asm.mov(Gpr::RAX, Gpr(keeper));
         }
-        FlagsIn::AxForStack => {
-            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
-            asm.push(Gpr::RAX);
-            increment(asm);
-            asm.pop(Gpr::RAX);
-            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
-        }
+        FlagsIn::AxForStack => match private {
+            Some(private) => {
+                private.keep(asm, Gpr::RAX);
+                increment(asm);
+                private.take_back(asm, Gpr::RAX);
+            }
+            None => {
+                asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
+                asm.push(Gpr::RAX);
+                increment(asm);
+                asm.pop(Gpr::RAX);
+                asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
+            }
+        },
     }
 }

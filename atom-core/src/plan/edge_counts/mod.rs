@@ -24,6 +24,8 @@ use rayon::prelude::*;
 
 use super::code::{Asm, Position, Target, Totals};
 use super::data::Data;
+use super::kept::EdgeFacts;
+use super::private_stack::PrivateStack;
 use super::threads::{ThreadAccess, ThreadOptions};
 use crate::cfg::Cfg;
 use crate::grouped::Grouped;
@@ -130,33 +132,35 @@ impl EdgeCounts {
         }
     }
 
-    /// Lays out the counters and the table of all objects in the data, and the threads' block.
+    /// Lays out the counters and the table of all objects in the data, and the threads' block. `before` are the counters
+    /// that there are. Returns all of them, too.
     pub fn lay_out(
         all: &mut [Self],
-        threads: &ThreadData,
+        (threads, options): (&ThreadData, &ThreadOptions),
         data: &mut Data,
-        options: &ThreadOptions,
-    ) -> Option<Totals> {
+        before: &EdgeFacts,
+    ) -> (Option<Totals>, EdgeFacts) {
         let counted: Vec<Vec<Counted>> = (all.iter_mut())
             .map(|one| std::mem::take(&mut one.counted))
             .collect();
         let number = |one: &[Counted]| -> usize { one.iter().map(|c| c.spots.len()).sum() };
-        let count: usize = counted.iter().map(|one| number(one)).sum();
+        let own_count: usize = counted.iter().map(|one| number(one)).sum();
+        let count = before.count as usize + own_count;
         let own = options.access == ThreadAccess::Gs;
         let cells = if own { count } else { 0 };
         let for_threads = data.place_threads(threads, cells, options.own_stack);
         if count == 0 {
-            return None;
+            return (None, EdgeFacts::default());
         }
-        let (counters, prefix) = match for_threads.filter(|_| own) {
-            Some(counters) => (counters, Some(prefix::GS)),
+        let (counters, prefix) = match () {
+            () if own => (for_threads, Some(prefix::GS)),
             // An atomic addition for all threads costs less than looking up the thread's own cell.
-            None if options.access == ThreadAccess::Lookup => {
-                (data.reserve_counts(8 * count), Some(prefix::LOCK))
+            () if options.access == ThreadAccess::Lookup => {
+                (data.reserve_edges(8 * count), Some(prefix::LOCK))
             }
-            None => (data.reserve_counts(8 * count), None),
+            () => (data.reserve_edges(8 * count), None),
         };
-        let mut first = counters;
+        let mut first = counters + 8 * before.count;
         let firsts: Vec<u32> = (counted.iter())
             .map(|one| {
                 let own = first;
@@ -166,14 +170,17 @@ impl EdgeCounts {
             .collect();
         let groups = || counted.iter().flatten();
         let most = groups().map(|c| c.values).max().unwrap_or(0);
+        let most = most.max(before.most as usize);
         let scratch = data.reserve(8 * most);
-        let size: usize = groups().map(|c| c.table.len()).sum();
+        let own_size: usize = groups().map(|c| c.table.len()).sum();
+        let size = before.table.len() + own_size;
         let table = data.reserve(size);
+        let pieces = || std::iter::once(&before.table).chain(groups().map(|c| &c.table));
         let write = || {
             let mut at = table as usize;
-            for groups in groups() {
-                data.bytes.write(at, &groups.table);
-                at += groups.table.len();
+            for piece in pieces() {
+                data.bytes.write(at, piece);
+                at += piece.len();
             }
         };
         let place = || {
@@ -184,12 +191,21 @@ impl EdgeCounts {
             });
         };
         rayon::join(place, write);
-        Some(Totals {
+        let totals = Totals {
             table,
             table_size: size as u32,
             counters,
             scratch,
-        })
+        };
+        let mut facts = EdgeFacts {
+            count: count as u32,
+            most: most as u32,
+            table: Vec::new(),
+        };
+        if data.fixed.is_some() {
+            facts.table = pieces().flatten().copied().collect();
+        }
+        (Some(totals), facts)
     }
 
     /// True if the call with this number is replaced by counters and not made.
@@ -209,12 +225,15 @@ impl EdgeCounts {
     }
 
     /// Emits the code of a counter.
-    pub fn emit(&self, asm: &mut Asm, counter: &Counter) {
+    ///
+    /// `private` is set where rsp may lead to data.
+    pub fn emit(&self, asm: &mut Asm, counter: &Counter, private: Option<PrivateStack>) {
         increment::emit(
             asm,
             Target::Data(counter.cell),
             self.prefix,
             counter.spot.keeping,
+            private,
         );
     }
 }

@@ -134,8 +134,8 @@ pub fn candidates(
 }
 
 /// The calls that qualify, for each object. A cell is private only if no call of any object may read
-/// the piece of data in which the cell lies.
-pub fn wants(all: Vec<Candidates>, regions: &Regions) -> Vec<Qualified> {
+/// the piece of data in which the cell lies. Returns for each piece whether a call may read it, too.
+pub fn wants(all: Vec<Candidates>, regions: &Regions) -> (Vec<Qualified>, Vec<bool>) {
     let mut is_open = vec![false; regions.starts.len() + 1];
     for region in all.iter().flat_map(|c| &c.parts).flat_map(|p| &p.open) {
         is_open[*region] = true;
@@ -154,7 +154,8 @@ pub fn wants(all: Vec<Candidates>, regions: &Regions) -> Vec<Qualified> {
             pieces,
         }
     };
-    all.into_iter().map(qualified).collect()
+    let all = all.into_iter().map(qualified).collect();
+    (all, is_open)
 }
 
 /// Drops the wanted counts of a call unless all of them fulfil the condition.

@@ -61,8 +61,9 @@ impl Site<'_> {
     fn sum(&mut self, to: Gpr, address: &Address) {
         let index_source = address.index.map(|i| i.0);
         let base_slot = match address.base {
-            Some(base) if base != Gpr::RSP => self.moved_to(base),
-            _ => None,
+            Some(Gpr::RSP) => self.stored_rsp(),
+            Some(base) => self.moved_to(base),
+            None => None,
         };
         let index_slot = index_source.and_then(|i| self.moved_to(i));
         let mut base = address.base;

@@ -212,12 +212,6 @@ impl Site<'_> {
         (0..16).find(|n| free >> n & 1 != 0).map(Gpr)
     }
 
-    /// Mask of the registers that no value of a body may use.
-    fn reserved(&self) -> u16 {
-        let flags = if self.flags_in_ax { Gpr::RAX.bit() } else { 0 };
-        Gpr::RSP.bit() | flags | self.keeper.map_or(0, Gpr::bit)
-    }
-
     /// Puts the call's body in line, if it has one; false if the routine must be called.
     pub(super) fn inline(
         &mut self,
@@ -259,7 +253,8 @@ impl Site<'_> {
             .values
             .iter()
             .fold(0, |set, value| set | value.sources());
-        let reserved = self.reserved();
+        let reserved = self.reserved;
+        self.spoilt = false;
         let mut context = Context {
             call,
             keep: self.point.live.gpr_mask() | sources_later | if body.may_call { own } else { 0 },
@@ -286,6 +281,9 @@ impl Site<'_> {
         self.node(&mut context, &body.root, path, true)?;
         self.land_near(context.ends);
         self.land_far(context.far_ends);
+        if self.spoilt {
+            return Err(Refused);
+        }
         self.intact = context.intact;
         self.flags_intact = context.flags_intact;
         Ok(())
@@ -318,27 +316,43 @@ impl Site<'_> {
                 path.held |= a.sources();
                 continue;
             }
-            // An address with one part to be reloaded needs a register other than its parts; with two such
-            // parts it needs more than one.
             let own = value.sources() & self.intact;
-            let reloaded = match value {
-                Value::Address(a) | Value::Load(a, _) => [a.base, a.index.map(|i| i.0)]
-                    .into_iter()
-                    .flatten()
-                    .filter(|r| *r != Gpr::RSP && !self.is_intact(*r))
-                    .count(),
-                _ => 0,
-            };
-            let avoided = match reloaded {
-                0 => 0,
-                1 => value.sources(),
-                _ => return Err(Refused),
-            };
-            let to = self.pick(context, path.held | waiting | avoided, own)?;
-            self.compute(Gpr(to), value, 0, false);
+            let to = self.simple_value(context, value, path.held | waiting, own)?;
             path.own(*v, to);
         }
         Ok(())
+    }
+
+    /// Computes a simple value into a register outside of `held`, preferably one of `liked`, and changes no
+    /// other register that is held.
+    fn simple_value(
+        &mut self,
+        context: &Context,
+        value: &Value,
+        held: u16,
+        liked: u16,
+    ) -> Result<u8> {
+        // The parts of an address that are saved have to be loaded: one into the result's register, which
+        // must be none of the parts, the other into the spare one.
+        let parts = match value {
+            Value::Address(a) | Value::Load(a, _) => [a.base, a.index.map(|i| i.0)],
+            _ => [None; 2],
+        };
+        let is_loaded = |r: &&Gpr| self.is_loaded(**r);
+        let loaded = parts.iter().flatten().filter(is_loaded).count();
+        let held = if loaded == 0 {
+            held
+        } else {
+            held | value.sources()
+        };
+        let to = self.pick(context, held, liked)?;
+        if loaded == 2 {
+            let spare = self.pick(context, held | 1 << to, 0)?;
+            self.spare = Some(Gpr(spare));
+        }
+        self.compute(Gpr(to), value, 0, false);
+        self.spare = None;
+        Ok(to)
     }
 
     /// Mask of the registers that must not be changed in this attempt. rbp is always one: even where the
@@ -665,12 +679,11 @@ impl Site<'_> {
                 path.own(new, *register);
             }
         }
-        let kept = context.reserved;
         let written = slots
             .iter()
             .filter_map(|s| s.written())
             .fold(0, |set, v| set | v.bit());
-        path.release(live | written, kept);
+        path.release(live | written, context.reserved);
         for (slot, register) in slots.iter().zip(&mut registers) {
             if let Slot::Define(v) = *slot {
                 let liked = place.as_ref().map_or(0, |p| p.held);
@@ -679,10 +692,11 @@ impl Site<'_> {
                 path.own(v, *register);
             }
         }
-        path.release(live, kept);
+        path.release(live, context.reserved);
         if m.changes & context.flags != 0 {
             self.change_flags();
         }
+        self.note_access(&m, context.call);
         self.asm.machine(&Encoding {
             opcode: m.opcode,
             width: m.width,

@@ -13,7 +13,8 @@ impl Site<'_> {
     pub(super) fn other_value(&mut self, to: Gpr, value: &Value, early: i32) {
         match *value {
             Value::Load(address, size)
-                if address == Address::at(Gpr::RSP, address.disp)
+                if !self.point.is_private
+                    && address == Address::at(Gpr::RSP, address.disp)
                     && i32::try_from(address.disp + i64::from(self.depth)).is_ok() =>
             {
                 let at = (address.disp + i64::from(self.depth)) as i32;
@@ -57,7 +58,14 @@ impl Site<'_> {
 
     /// Pushes the original address that the word at the program's rsp returns to; returns its depth.
     pub(super) fn push_return(&mut self) -> i32 {
-        self.asm.push_mem(self.slot(0));
+        match self.stored_rsp() {
+            Some(word) => {
+                self.overwrite(Gpr::RAX);
+                self.asm.load(Gpr::RAX, word);
+                self.asm.push_mem(Mem::at(Gpr::RAX, 0));
+            }
+            None => self.asm.push_mem(self.slot(0)),
+        }
         self.depth += 8;
         self.asm.call(Target::OriginalReturn);
         self.depth
@@ -67,7 +75,10 @@ impl Site<'_> {
     pub(super) fn part_of(&mut self, to: Gpr, reg: Gpr, first: u8, size: u8) {
         let at = i32::from(first);
         if reg == Gpr::RSP {
-            self.asm.lea(to, Mem::at(Gpr::RSP, self.depth));
+            match self.stored_rsp() {
+                Some(word) => self.asm.load(to, word),
+                None => self.asm.lea(to, Mem::at(Gpr::RSP, self.depth)),
+            }
             self.asm.extend(to, to, size);
         } else if let Some(slot) = self.moved_to(reg) {
             let mem = Mem {

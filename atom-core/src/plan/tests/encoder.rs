@@ -142,6 +142,8 @@ fn parts_and_vectors() {
     assert_eq!(text(|a| a.shift_right_signed(Gpr::RAX, 37)), "sar rax,25h");
     assert_eq!(text(|a| a.test(Gpr(11))), "test r11,r11");
     assert_eq!(text(|a| a.test_eax(0x80)), "test eax,80h");
+    assert_eq!(text(|a| a.test_low(Gpr::R10, 0x10)), "test r10d,10h");
+    assert_eq!(text(|a| a.test_low(Gpr::RSI, 0x203)), "test esi,203h");
     assert_eq!(
         text(|a| a.move_if(Cond::NE, Gpr::R9, Gpr::RAX)),
         "cmovne r9,rax"

@@ -14,10 +14,12 @@ use crate::analysis::specialise::Specialiser;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::plan::code::{Asm, Home, Target};
+use crate::plan::private_stack::PrivateStack;
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
 use crate::plan::{inline, shared};
-use crate::tool::value::Value;
+use crate::tool::value::{Address, Value};
+use crate::x86::asm::Gpr;
 
 const HELPER: u64 = 0x1000;
 const ROUTINES: u64 = 0x1400;
@@ -29,6 +31,8 @@ const FAR: u64 = 60_000;
 const IMAGE_AT: u64 = 0x8000;
 /// Where in it a thread's block starts, which knows its own address.
 const BLOCK: u32 = 0x2e00;
+/// Size in bytes of the block with a private stack at its end, which lies between that memory and the image.
+const BLOCK_SIZE: u32 = 0x4000;
 /// The memory that routines are given.
 const MEMORY: usize = 0x3000;
 
@@ -76,6 +80,8 @@ struct Case {
     statics: Vec<u8>,
     stack: Vec<u8>,
     state: State,
+    /// The point's own code may write to the stack below this address.
+    low: u64,
 }
 
 fn run(
@@ -119,7 +125,7 @@ fn run(
         machine.write(at, &bytes);
     }
     let state = machine.run(start, &case.state);
-    let low = case.state.gprs[4] - 128;
+    let low = case.low;
     Outcome {
         memory: machine.read(data, MEMORY),
         statics: machine.read(image + STATICS, (IMAGE - STATICS) as usize),
@@ -160,6 +166,61 @@ fn random_argument(r: &mut Random, pointer: bool) -> Value {
     }
 }
 
+/// An argument as most tools pass it: a constant, a register or an address, of few registers, so that the
+/// arguments compete for them.
+fn usual_argument(r: &mut Random) -> Value {
+    let few =
+        |r: &mut Random| [Gpr::RAX, Gpr::RCX, Gpr::RDX, Gpr::RSI, Gpr::RBX][r.below(5) as usize];
+    match r.below(5) {
+        0 => Value::Const(r.below(300)),
+        1 => Value::Reg(few(r)),
+        _ => {
+            let mut address = Address::at(few(r), r.below(256) as i64 - 128);
+            address.index = (!r.chance(3)).then(|| (few(r), 1 << r.below(4)));
+            address.narrow = r.chance(8);
+            Value::Address(address)
+        }
+    }
+}
+
+/// A live set as it is in the middle of a procedure: few registers are dead, and flags are live.
+fn usual_live(r: &mut Random) -> RegSet {
+    let mut live = RegSet::ALL;
+    for _ in 0..r.below(4) {
+        live = live.without(RegSet::gpr(r.below(12) as usize));
+    }
+    live | RegSet::CALLEE_SAVED
+}
+
+fn argument(r: &mut Random, pointer: bool, is_usual: bool) -> Value {
+    match is_usual && !pointer {
+        true => usual_argument(r),
+        false => random_argument(r, pointer),
+    }
+}
+
+fn live(r: &mut Random, is_usual: bool) -> RegSet {
+    match is_usual {
+        true => usual_live(r),
+        false => random::random_live(r),
+    }
+}
+
+/// The private stack of a point that has one.
+fn private_stack(r: &mut Random, point: &Point) -> Option<PrivateStack> {
+    let stack = PrivateStack::in_block(BLOCK, BLOCK_SIZE, r.chance(2));
+    point.is_private.then_some(stack)
+}
+
+/// The first address of the stack that the point's own code must leave alone.
+fn low(machine: &Machine, point: &Point, state: &State) -> u64 {
+    match (point.is_private, point.free_below) {
+        (true, _) => machine.stack_at() - 256,
+        (_, true) => state.gprs[4],
+        _ => state.gprs[4] - 128,
+    }
+}
+
 /// The instructions of some code, for messages.
 fn listing(code: &[u8]) -> String {
     use crate::x86::Formatter;
@@ -176,6 +237,7 @@ fn listing(code: &[u8]) -> String {
 fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> {
     let r = &mut Random::new(seed);
     let count = if r.below(3) == 0 { 2 } else { 1 };
+    let is_usual = r.chance(2);
     let mut codes = vec![(HELPER, helper())];
     let mut calls = Vec::new();
     for k in 0..count {
@@ -190,18 +252,20 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
                 mxcsr: false,
                 ..Clobbers::EVERYTHING
             },
-            values: pointers.iter().map(|p| random_argument(r, *p)).collect(),
+            values: pointers.iter().map(|p| argument(r, *p, is_usual)).collect(),
             body: None,
             common: r.next(),
         });
     }
     let image = image(&codes);
     let point = Point {
-        live: random::random_live(r),
+        live: live(r, is_usual),
         may_set_df: r.below(5) == 0,
         absolute: false,
         is_piece: false,
-        free_below: false,
+        // The other arguments may be loaded from there.
+        free_below: is_usual && r.chance(3),
+        is_private: r.chance(4),
     };
     let mut state = random::random_state(r, machine, point.may_set_df);
     state.mxcsr = 0x1f80;
@@ -215,10 +279,14 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
         statics: bytes(r, (IMAGE - STATICS) as usize),
         stack: bytes(r, 512),
         state,
+        low: low(machine, &point, &state),
     };
+    let private = private_stack(r, &point);
     let emit = |calls: &[SiteCall]| {
         let (mut asm, mut wrappers) = (Asm::default(), Wrappers::default());
+        private.iter().for_each(|p| p.enter(&mut asm));
         let emitted = site::emit(&mut asm, 0, calls, point, &mut wrappers);
+        private.iter().for_each(|p| p.leave(&mut asm));
         asm.code.extend(Machine::way_back());
         let inlined = emitted.inlined;
         emitted.join(&mut asm, 0);

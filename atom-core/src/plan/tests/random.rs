@@ -285,6 +285,7 @@ fn random_clobbers(r: &mut Random) -> Clobbers {
         mxcsr: r.chance(4),
         is_leaf: !needs_alignment,
         needs_alignment,
+        is_apart: false,
     }
 }
 
@@ -430,6 +431,7 @@ impl Case {
             absolute: false,
             is_piece: false,
             free_below: false,
+            is_private: false,
         };
         let guard = r.chance(4).then(|| match random_value(r) {
             Value::Taken(taken) => taken,

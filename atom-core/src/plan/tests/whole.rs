@@ -64,6 +64,7 @@ const LEAF: Clobbers = Clobbers {
     mxcsr: false,
     is_leaf: true,
     needs_alignment: false,
+    is_apart: false,
 };
 
 fn with_plan(
@@ -343,7 +344,9 @@ fn strings_and_arrays_become_records() {
         assert_eq!((word(array), word(array + 8)), (elements.into(), 2));
         assert_eq!(&plan.data.read(text as usize), b"hello\0");
         assert_eq!(elements % 16, 0);
-        assert_eq!(plan.data_relocs.len(), 2);
+        for record in [string, array] {
+            assert!(plan.data_relocs.contains(&record));
+        }
     });
 }
 

@@ -9,6 +9,10 @@ use super::expression::{offset_from_rsp, uses_rip};
 use super::moves::{Lowered, Piece, Stray};
 use super::state::{Cfa, State};
 use crate::unwind::{CfiKind, CfiReader, Cie, Fde, Read, UnwindTable};
+use crate::x86::asm::Frame;
+
+/// Number of bytes below rsp that belong to the program by the System V ABI.
+const RED_ZONE: i64 = 128;
 
 const RIP_DEPENDENT: &str = "its frame depends on the program counter";
 
@@ -81,6 +85,7 @@ pub(super) fn rewrite(
     let mut writer = Writer {
         out,
         piece,
+        start: fde.start,
         old: fde.start,
         new: piece.range.new_start,
         by_rip: None,
@@ -89,12 +94,13 @@ pub(super) fn rewrite(
         state: State::initial(table.cie_instructions(table.cie(fde)))?,
         saved_states: Vec::new(),
         lowered: &inserted.lowered,
-        depth: 0,
+        frame: Frame::Below(0),
         strays: &inserted.strays,
         anchors: &anchors,
         states: Vec::new(),
         state_of: vec![None; anchors.len()],
         follows: !inserted.lowered.is_empty() || !inserted.strays.is_empty(),
+        keeps_below: None,
     };
     loop {
         let from = reader.pos();
@@ -131,6 +137,8 @@ pub(super) fn rewrite(
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
     piece: &'a Piece<'a>,
+    /// The original location where the FDE begins.
+    start: u64,
     /// The original location that has been reached.
     old: u64,
     /// The new location that has been written.
@@ -140,13 +148,13 @@ struct Writer<'a> {
     saved: Vec<Option<&'a [u8]>>,
     /// The CFA's offset from rsp that was written in place of `by_rip`.
     written: Option<i64>,
-    /// State after the written instructions, without regard to `depth`.
+    /// State after the written instructions, without regard to `frame`.
     state: State<'a>,
     saved_states: Vec<State<'a>>,
     /// Changes of the stack pointer that are still to come.
     lowered: &'a [Lowered],
-    /// Distance in bytes by which rsp is lower at `new`.
-    depth: u32,
+    /// Where inserted code has moved rsp at `new`.
+    frame: Frame,
     strays: &'a [Stray],
     /// Indices of strays whose original address is still to come, by that address.
     anchors: &'a [usize],
@@ -156,6 +164,8 @@ struct Writer<'a> {
     state_of: Vec<Option<usize>>,
     /// True if a state at an original address will be needed.
     follows: bool,
+    /// Answer of [`Piece::keeps_below`], once it was asked.
+    keeps_below: Option<bool>,
 }
 
 impl<'a> Writer<'a> {
@@ -186,6 +196,12 @@ impl<'a> Writer<'a> {
             _ => {}
         }
         self.advance_to(self.piece.row_address(self.old))?;
+        // No row of the program begins where rsp leads to another stack. If one did, a new offset would be none of a
+        // register's.
+        let is_part = matches!(kind, CfiKind::DefCfaRegister(_) | CfiKind::DefCfaOffset(_));
+        if is_part && matches!(self.frame, Frame::Stored(_)) {
+            return Err("its frame changes inside of inserted code");
+        }
         self.out.extend_from_slice(bytes);
         match kind {
             _ if !self.follows => {}
@@ -198,10 +214,48 @@ impl<'a> Writer<'a> {
             }
             _ => self.state.apply(kind, bytes),
         }
-        if self.depth != 0 {
-            self.state.describe(self.depth, self.out)?;
+        if self.is_moved() {
+            // The instruction has stated the frame anew, if at all.
+            self.state.describe(Frame::Below(0), self.frame, self.out)?;
         }
+        // Where LLVM splits a procedure, a piece's first row may place a register below rsp that is pushed later.
+        // Inserted code of the pieces that lead there may have written to the place.
+        let is_first = self.old == self.start && !self.piece.stays();
+        self.change_lost(is_first || matches!(self.frame, Frame::Below(1..)));
         Ok(())
+    }
+
+    /// True if inserted code has moved rsp.
+    fn is_moved(&self) -> bool {
+        self.frame != Frame::Below(0)
+    }
+
+    /// Changes which rules are in force, and says so in the table. `written`: inserted code may have written below rsp.
+    fn change_lost(&mut self, written: bool) {
+        let kept = self.kept();
+        if !(self.state.has_lost() || written && self.state.reaches_below_rsp(kept)) {
+            return;
+        }
+        let before = self.state.clone();
+        match written {
+            true => self.state.lose(kept),
+            false => self.state.regain(),
+        }
+        before.change_rules_to(&self.state, self.out);
+    }
+
+    /// Number of bytes below rsp that inserted code leaves alone. Asked only where a rule names a place there.
+    fn kept(&mut self) -> i64 {
+        match self.state.reaches_below_rsp(0) && self.keeps_below() {
+            true => RED_ZONE,
+            false => 0,
+        }
+    }
+
+    /// True if inserted code leaves alone what lies below rsp.
+    fn keeps_below(&mut self) -> bool {
+        let piece = self.piece;
+        *self.keeps_below.get_or_insert_with(|| piece.keeps_below())
     }
 
     /// Writes the rows for the range from `self.old` to `end`, if the CFA depends on the program
@@ -215,6 +269,11 @@ impl<'a> Writer<'a> {
                 let old = self.strays[stray].old;
                 let offset = offset_from_rsp(expression, old).ok_or(RIP_DEPENDENT)?;
                 state.cfa = Cfa::Register(7, offset);
+            }
+            // Other inserted code may stand on the way there.
+            let kept = self.kept();
+            if state.reaches_below_rsp(kept) {
+                state.lose(kept);
             }
             if self.states.last() != Some(&state) {
                 self.states.push(state);
@@ -255,8 +314,8 @@ impl<'a> Writer<'a> {
             if let Some(state) = state.map(|i| &self.states[i]) {
                 let before = std::mem::replace(&mut self.state, state.clone());
                 before.change_to(state, self.out)?;
-                if self.depth != 0 && before.cfa != self.state.cfa {
-                    self.state.describe(self.depth, self.out)?;
+                if self.is_moved() && before.cfa != self.state.cfa {
+                    self.state.describe(Frame::Below(0), self.frame, self.out)?;
                 }
             }
         }
@@ -269,13 +328,19 @@ impl<'a> Writer<'a> {
             && lowered.at <= new
         {
             self.lowered = rest;
-            if lowered.depth == self.depth {
+            let before = std::mem::replace(&mut self.frame, lowered.frame);
+            let moves = before != self.frame;
+            let kept = self.kept();
+            let loses = lowered.writes && self.state.reaches_below_rsp(kept);
+            if !(moves && self.state.depends_on_rsp() || loses) {
                 continue;
             }
-            self.depth = lowered.depth;
-            if self.state.depends_on_rsp() {
-                self.step_to(lowered.at)?;
-                self.state.describe(self.depth, self.out)?;
+            self.step_to(lowered.at)?;
+            if moves {
+                self.state.describe(before, self.frame, self.out)?;
+            }
+            if loses {
+                self.change_lost(true);
             }
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! expression is replaced by its value for each original address.
 
 use crate::unwind::{Cursor, Read};
+use crate::x86::asm::Frame;
 
 /// DWARF's numbers of the stack pointer and the return address column.
 const RSP: u8 = 7;
@@ -60,9 +61,29 @@ pub(super) fn offset_from_rsp(expression: &[u8], rip: u64) -> Option<i64> {
     }
 }
 
-/// The expression for a place where rsp is `depth` bytes lower, and whether it uses rsp at all.
+/// Appends operations whose value is rsp, as it was before inserted code has moved it to `frame`, plus an offset. `None`
+/// if the sum is too large.
+pub(super) fn rsp_plus(offset: i64, frame: Frame, out: &mut Vec<u8>) -> Option<()> {
+    const DEREF: u8 = 0x06;
+    const CONSTS: u8 = 0x11;
+    const PLUS: u8 = 0x22;
+    out.push(0x70 + RSP);
+    match frame {
+        Frame::Below(depth) => leb128::push_signed(out, offset.checked_add(depth.into())?),
+        Frame::Stored(at) => {
+            leb128::push_signed(out, at.into());
+            out.extend([DEREF, CONSTS]);
+            leb128::push_signed(out, offset);
+            out.push(PLUS);
+        }
+        Frame::Base => return None,
+    }
+    Some(())
+}
+
+/// The expression for a place where inserted code has moved rsp to `frame`, and whether it uses rsp at all.
 /// `None` if it cannot be adapted.
-pub(super) fn lowered(expression: &[u8], depth: u32) -> Option<(Vec<u8>, bool)> {
+pub(super) fn lowered(expression: &[u8], frame: Frame) -> Option<(Vec<u8>, bool)> {
     let mut c = Cursor::new(expression, 0, 0);
     let mut out = Vec::with_capacity(expression.len() + 4);
     let (mut uses_rsp, mut jumps) = (false, false);
@@ -70,8 +91,7 @@ pub(super) fn lowered(expression: &[u8], depth: u32) -> Option<(Vec<u8>, bool)> 
         let from = c.pos();
         match step(&mut c).ok()? {
             Op::Register(RSP, offset) => {
-                out.push(0x70 + RSP);
-                leb128::push_signed(&mut out, offset.checked_add(depth.into())?);
+                rsp_plus(offset, frame, &mut out)?;
                 uses_rsp = true;
                 continue;
             }

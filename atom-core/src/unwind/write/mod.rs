@@ -102,8 +102,8 @@ pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
 pub struct Additions<'a> {
     /// Code without an original.
     pub own: &'a [Own],
-    /// Pieces that stand in front of moved code: the original address at which the frame is
-    /// as at their start, and their rows.
+    /// Pieces that stand apart from moved code: an original address at which the frame is as at their start, and
+    /// their rows.
     pub entries: &'a [(u64, MovedEntry)],
     /// Start and end of the start-up code.
     pub start: Option<(u64, u64)>,
@@ -111,15 +111,18 @@ pub struct Additions<'a> {
     pub tool: Option<&'a UnwindTable<'a>>,
 }
 
-/// A piece of inserted code whose frame is that of an original address.
+/// A piece of inserted code, for which the frame description of the original code holds: the row of one original address,
+/// or the rows of several addresses of one description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MovedEntry {
     /// First address.
     pub start: u64,
     /// The address behind the piece.
     pub end: u64,
-    /// Changes of the stack pointer in the piece.
-    pub lowered: Vec<Lowered>,
+    /// Changes of the stack pointer in the piece. Strays, if there are any, lie one behind the other from its start on.
+    pub inserted: Inserted,
+    /// True if it leaves alone what lies below rsp.
+    pub keeps_below: bool,
 }
 
 impl AddressMap for MovedEntry {
@@ -127,11 +130,12 @@ impl AddressMap for MovedEntry {
         Some(self.start)
     }
 
+    fn keeps_below(&self, _: u64) -> bool {
+        self.keeps_below
+    }
+
     fn inserted(&self, _: &MovedRange) -> Inserted {
-        Inserted {
-            lowered: self.lowered.clone(),
-            strays: Vec::new(),
-        }
+        self.inserted.clone()
     }
 }
 
@@ -230,14 +234,14 @@ pub fn build_with<'a>(
     Ok(blobs)
 }
 
-/// A description of a piece in front of moved code.
+/// A description of a piece that stands apart from moved code.
 struct EntryPiece<'a> {
     fde: &'a Fde,
     range: MovedRange,
     cfi: Vec<u8>,
 }
 
-/// Describes a piece that stands in front of moved code; `None` if its FDE is not understood.
+/// Describes a piece that stands apart from moved code; not if its FDE is not understood.
 fn described_entry<'a>(
     table: &'a UnwindTable<'a>,
     old: u64,
@@ -246,9 +250,10 @@ fn described_entry<'a>(
     let Some(fde) = table.find(old).map(|i| &table.fdes[i]) else {
         return Ok(Vec::new());
     };
+    let strays = entry.inserted.strays.iter().map(|stray| stray.old);
     let range = MovedRange {
-        old_start: old,
-        old_end: old + 1,
+        old_start: strays.clone().fold(old, u64::min),
+        old_end: strays.fold(old, u64::max) + 1,
         new_start: entry.start,
         new_end: entry.end,
     };

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::unwind::Fde;
+use crate::x86::asm::Frame;
 use crate::{Error, Result};
 
 /// Largest number of addresses that are tried one by one. Real tables need few, for procedure
@@ -21,20 +22,42 @@ pub trait AddressMap: Sync {
         self.new_address(old)
     }
 
+    /// True if the code inserted near an original address leaves alone what lies below rsp.
+    fn keeps_below(&self, _old: u64) -> bool {
+        false
+    }
+
     /// The code inserted into a moved range.
     fn inserted(&self, _range: &MovedRange) -> Inserted {
         Inserted::default()
     }
 }
 
-/// A change of the stack pointer by inserted code: from this new address on, rsp is `depth` bytes
-/// lower than in the original code.
+/// A change by inserted code: how the original code's rsp is found from this new address on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lowered {
     /// The new address.
     pub at: u64,
-    /// Distance in bytes.
-    pub depth: u32,
+    /// The place of the original code's rsp: [`Frame::Below`] or [`Frame::Stored`].
+    pub frame: Frame,
+    /// True if inserted code may write below the original rsp from here on.
+    pub writes: bool,
+}
+
+impl Lowered {
+    /// rsp moves; inserted code writes where it is lower.
+    pub fn new(at: u64, frame: Frame) -> Self {
+        let writes = matches!(frame, Frame::Below(1..));
+        Self { at, frame, writes }
+    }
+
+    /// Bytes by which rsp is lower than in the original code; 0 where it leads to another stack.
+    pub fn depth(&self) -> u32 {
+        match self.frame {
+            Frame::Below(depth) => depth,
+            Frame::Base | Frame::Stored(_) => 0,
+        }
+    }
 }
 
 /// Code that lies behind the procedure that it belongs to.
@@ -49,7 +72,7 @@ pub struct Stray {
 /// Facts for unwinding about code inserted into a moved range.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Inserted {
-    /// Changes of the stack pointer, ascending.
+    /// Changes of the stack pointer and of what lies below it, ascending.
     pub lowered: Vec<Lowered>,
     /// Code out of order, ascending by new address, each up to the next or to
     /// the range's end. All other code of the range lies in front of it.
@@ -122,6 +145,12 @@ impl Piece<'_> {
     pub fn inserted(&self) -> Inserted {
         self.moves
             .map_or_else(Inserted::default, |m| m.map.inserted(&self.range))
+    }
+
+    /// True if its inserted code leaves alone what lies below rsp.
+    pub fn keeps_below(&self) -> bool {
+        let old = self.range.old_start;
+        self.moves.is_none_or(|m| m.map.keeps_below(old))
     }
 
     /// New address of the instruction at `old`, if the map knows it.

@@ -4,6 +4,7 @@
 //! All of it starts as a function does, with the return address at rsp, and is
 //! described from there.
 
+use super::expression::rsp_plus;
 use crate::x86::asm::Frame;
 
 /// First instructions of all these descriptions: the CFA is rsp + 8, and the return address lies 8
@@ -31,8 +32,8 @@ pub struct Own {
 pub struct Rows {
     at: u64,
     bytes: Vec<u8>,
-    /// True if the CFA is found from rbp.
-    by_rbp: bool,
+    /// True if the CFA is not found from rsp by an offset.
+    is_other: bool,
 }
 
 impl Rows {
@@ -41,7 +42,7 @@ impl Rows {
         Self {
             at: start,
             bytes: Vec::new(),
-            by_rbp: false,
+            is_other: false,
         }
     }
 
@@ -69,18 +70,31 @@ impl Rows {
         match frame {
             Frame::Below(depth) => self.below(at, i64::from(depth)),
             Frame::Base => self.base(at, &[RBP]),
+            Frame::Stored(depth) => self.stored(at, depth),
         }
     }
 
     /// rsp is `depth` bytes below the return address, and the registers are the caller's.
     pub fn below(&mut self, at: u64, depth: i64) {
         self.advance(at);
-        if std::mem::take(&mut self.by_rbp) {
+        if std::mem::take(&mut self.is_other) {
             self.bytes.extend([0x0c, RSP]);
         } else {
             self.bytes.push(0x0e);
         }
         leb128::push(&mut self.bytes, (depth + 8).max(0) as u64);
+    }
+
+    /// The address of the return address is the word `depth` bytes above rsp.
+    fn stored(&mut self, at: u64, depth: u32) {
+        self.advance(at);
+        let mut expression = Vec::new();
+        let written = rsp_plus(8, Frame::Stored(depth), &mut expression);
+        debug_assert!(written.is_some(), "8 is a small number");
+        self.bytes.push(0x0f);
+        leb128::push(&mut self.bytes, expression.len() as u64);
+        self.bytes.extend(expression);
+        self.is_other = true;
     }
 
     /// `registers` were pushed in this order, and rbp points at the last.
@@ -91,7 +105,7 @@ impl Rows {
         for (i, register) in registers.iter().enumerate() {
             self.bytes.extend([0x80 | register, i as u8 + 2]);
         }
-        self.by_rbp = true;
+        self.is_other = true;
     }
 
     /// A register is the caller's again.

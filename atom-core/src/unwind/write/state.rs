@@ -5,14 +5,15 @@
 //! there. And code that was put behind its procedure, such as what stands on the way
 //! to a branch's target, needs the row of the place that it belongs to.
 
-use super::expression::lowered;
-use crate::unwind::{CfiKind, CfiReader, Read};
+use super::expression::{lowered, rsp_plus};
+use crate::unwind::{CfiKind, CfiReader, Cursor, Read};
+use crate::x86::asm::Frame;
 
 /// DWARF's number of the stack pointer.
 const RSP: u64 = 7;
 
 const OFFSET_EXTENDED: u8 = 0x05;
-const SAME_VALUE: u8 = 0x08;
+const OFFSET_EXTENDED_SF: u8 = 0x11;
 const DEF_CFA: u8 = 0x0c;
 const DEF_CFA_OFFSET: u8 = 0x0e;
 const DEF_CFA_EXPRESSION: u8 = 0x0f;
@@ -41,12 +42,26 @@ struct Rule<'a> {
     expression: Option<&'a [u8]>,
 }
 
+/// `DW_CFA_same_value` for each general register.
+static SAME_VALUE: [[u8; 2]; 16] = {
+    let mut all = [[0x08, 0]; 16];
+    let mut register = 0;
+    while register < 16 {
+        all[register][1] = register as u8;
+        register += 1;
+    }
+    all
+};
+
 /// A row, as far as it differs from what the CIE says of registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct State<'a> {
     pub cfa: Cfa<'a>,
     /// Rules of registers, by register.
     rules: Vec<Rule<'a>>,
+    /// Registers whose rule is not in force, since inserted code has written to the place that it names. The
+    /// register's own value counts instead. In ascending order.
+    lost: Vec<u64>,
 }
 
 impl<'a> State<'a> {
@@ -55,6 +70,7 @@ impl<'a> State<'a> {
         let mut state = Self {
             cfa: Cfa::Unknown,
             rules: Vec::new(),
+            lost: Vec::new(),
         };
         while let Some(kind) = reader.next()? {
             state.set_cfa(kind);
@@ -77,7 +93,7 @@ impl<'a> State<'a> {
         };
     }
 
-    /// Applies one instruction, whose bytes are `bytes`.
+    /// Applies one instruction, whose bytes are `bytes`. A rule that it sets is in force.
     pub fn apply(&mut self, kind: CfiKind<'a>, bytes: &'a [u8]) {
         let (register, expression, restored) = match kind {
             CfiKind::Rule(register) => (register, None, false),
@@ -90,6 +106,7 @@ impl<'a> State<'a> {
             bytes,
             expression,
         };
+        self.lost.retain(|r| *r != register);
         match self.rules.binary_search_by_key(&register, |r| r.register) {
             Ok(at) if restored => drop(self.rules.remove(at)),
             Ok(at) => self.rules[at] = rule,
@@ -100,7 +117,7 @@ impl<'a> State<'a> {
 
     /// True if the CFA or a register is found by way of the stack pointer.
     pub fn depends_on_rsp(&self) -> bool {
-        let uses_rsp = |e: &[u8]| lowered(e, 0).is_none_or(|l| l.1);
+        let uses_rsp = |e: &[u8]| lowered(e, Frame::Below(0)).is_none_or(|l| l.1);
         let cfa = match self.cfa {
             Cfa::Register(register, _) => register == RSP,
             Cfa::Expression(e) => uses_rsp(e),
@@ -109,18 +126,31 @@ impl<'a> State<'a> {
         cfa || self.rules.iter().filter_map(|r| r.expression).any(uses_rsp)
     }
 
-    /// Appends instructions that describe the same frame for a place where rsp is `depth` bytes
-    /// lower. The instructions before describe this state at another depth.
-    pub fn describe(&self, depth: u32, out: &mut Vec<u8>) -> Read<()> {
+    /// Appends instructions that describe the same frame for a place where inserted code has moved rsp to `to`. The
+    /// instructions before describe this state where rsp is at `from`.
+    pub fn describe(&self, from: Frame, to: Frame, out: &mut Vec<u8>) -> Read<()> {
         const ODD: &str = "its frame is found by an expression that cannot be adapted";
-        match self.cfa {
-            Cfa::Register(RSP, offset) => {
-                let offset = offset.checked_add(depth.into());
-                out.push(DEF_CFA_OFFSET);
+        match (self.cfa, to) {
+            (Cfa::Register(RSP, offset), Frame::Stored(_)) => {
+                let mut bytes = Vec::new();
+                rsp_plus(offset, to, &mut bytes).ok_or(ODD)?;
+                out.push(DEF_CFA_EXPRESSION);
+                block(out, &bytes);
+            }
+            (Cfa::Register(RSP, offset), _) => {
+                let depth = match to {
+                    Frame::Below(depth) => depth.into(),
+                    _ => 0,
+                };
+                match from {
+                    Frame::Stored(_) => out.extend([DEF_CFA, RSP as u8]),
+                    _ => out.push(DEF_CFA_OFFSET),
+                }
+                let offset = offset.checked_add(depth);
                 leb128::push(out, offset.and_then(|o| u64::try_from(o).ok()).ok_or(ODD)?);
             }
-            Cfa::Expression(e) => {
-                let (bytes, changed) = lowered(e, depth).ok_or(ODD)?;
+            (Cfa::Expression(e), _) => {
+                let (bytes, changed) = lowered(e, to).ok_or(ODD)?;
                 if changed {
                     out.push(DEF_CFA_EXPRESSION);
                     block(out, &bytes);
@@ -129,12 +159,8 @@ impl<'a> State<'a> {
             _ => {}
         }
         for rule in &self.rules {
-            if depth != 0 && self.lies_below_rsp(rule) {
-                out.push(SAME_VALUE);
-                leb128::push(out, rule.register);
-            }
             let Some(e) = rule.expression else { continue };
-            let (bytes, changed) = lowered(e, depth).ok_or(ODD)?;
+            let (bytes, changed) = lowered(e, to).ok_or(ODD)?;
             if changed {
                 out.push(rule.bytes[0]);
                 debug_assert!(matches!(rule.bytes[0], EXPRESSION | 0x16));
@@ -145,27 +171,56 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// True if a register's rule names a place below the stack pointer. The program has restored the register and
-    /// leaves the rule as it is (`leave` in front of `ret`), since nothing has written to the place yet. Inserted code
-    /// that lowers the stack pointer does, so the register's own value counts there and afterwards.
-    fn lies_below_rsp(&self, rule: &Rule<'_>) -> bool {
+    /// Notes that inserted code has written more than `kept` bytes below the stack pointer. A rule that names a place
+    /// there is no longer in force: the program has restored the register and leaves the rule as it is (an epilogue),
+    /// since nothing of its own has written to the place yet.
+    pub fn lose(&mut self, kept: i64) {
+        let below = self.rules.iter().filter(|r| self.lies_below_rsp(r, kept));
+        let below = below.filter(|r| r.register < SAME_VALUE.len() as u64);
+        self.lost = below.map(|r| r.register).collect();
+    }
+
+    /// Puts rules in force again whose places are no longer below the stack pointer: behind an epilogue, where the
+    /// frame is as it was in front of it.
+    pub fn regain(&mut self) {
+        let mut lost = std::mem::take(&mut self.lost);
+        lost.retain(|lost| {
+            let rule = self.rules.iter().find(|r| r.register == *lost);
+            rule.is_some_and(|r| self.lies_below_rsp(r, 0))
+        });
+        self.lost = lost;
+    }
+
+    /// True if a rule names a place more than `kept` bytes below the stack pointer.
+    pub fn reaches_below_rsp(&self, kept: i64) -> bool {
+        self.rules.iter().any(|r| self.lies_below_rsp(r, kept))
+    }
+
+    /// True if a rule is not in force.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// True if a register's rule names a place more than `kept` bytes below the stack pointer.
+    fn lies_below_rsp(&self, rule: &Rule<'_>, kept: i64) -> bool {
         let Cfa::Register(RSP, offset) = self.cfa else {
             return false;
         };
-        let [first, factor @ ..] = rule.bytes else {
-            return false;
-        };
-        let mut factor = factor;
-        if *first == OFFSET_EXTENDED {
-            // The register's number.
-            leb128::take::<u64>(&mut factor).unwrap_or_default();
-        } else if first >> 6 != OFFSET >> 6 {
-            return false;
-        }
+        let mut bytes = Cursor::new(rule.bytes, 0, 0);
+        let factor = bytes.u8().and_then(|first| match first {
+            OFFSET_EXTENDED | OFFSET_EXTENDED_SF => {
+                bytes.uleb()?;
+                match first {
+                    OFFSET_EXTENDED => Ok(bytes.uleb()? as i64),
+                    _ => bytes.sleb(),
+                }
+            }
+            _ if first >> 6 == OFFSET >> 6 => Ok(bytes.uleb()? as i64),
+            _ => Err("not a place in the frame"),
+        });
         // x86-64's data alignment factor is -8.
-        let below = leb128::take::<u64>(&mut factor).ok();
-        let below = below.and_then(|factor| i64::try_from(factor).ok()?.checked_mul(8));
-        below.is_some_and(|below| below > offset)
+        let below = factor.ok().and_then(|factor| factor.checked_mul(8));
+        below.is_some_and(|below| below.saturating_sub(offset) > kept)
     }
 
     /// Appends instructions that lead from this state to another one.
@@ -192,6 +247,12 @@ impl<'a> State<'a> {
                 }
             }
         }
+        self.change_rules_to(other, out);
+        Ok(())
+    }
+
+    /// Appends instructions that lead from this state's rules of registers to those of another one.
+    pub fn change_rules_to(&self, other: &Self, out: &mut Vec<u8>) {
         let has = |rules: &[Rule<'_>], register| {
             rules
                 .binary_search_by_key(&register, |r: &Rule<'_>| r.register)
@@ -206,10 +267,19 @@ impl<'a> State<'a> {
                 }
             }
         }
-        for rule in other.rules.iter().filter(|r| !self.rules.contains(r)) {
-            out.extend_from_slice(rule.bytes);
+        let shown = |state: &Self, rule: &Rule<'a>| -> &'a [u8] {
+            match state.lost.contains(&rule.register) {
+                true => &SAME_VALUE[rule.register as usize],
+                false => rule.bytes,
+            }
+        };
+        for rule in &other.rules {
+            let before = self.rules.iter().find(|r| r.register == rule.register);
+            let now = shown(other, rule);
+            if before.is_none_or(|before| shown(self, before) != now) {
+                out.extend_from_slice(now);
+            }
         }
-        Ok(())
     }
 }
 

@@ -59,6 +59,18 @@ fn as_base((index, scale): (Gpr, u8)) -> Option<Gpr> {
 }
 
 impl<T: Copy> Asm<T> {
+    /// `test eax, value`. Changes the flags.
+    pub fn test_eax(&mut self, value: u32) {
+        self.byte(opcode::TEST_EAX_IMM);
+        self.imm32(value as i32);
+    }
+
+    /// `test reg32, value`. Changes the flags.
+    pub fn test_low(&mut self, reg: Gpr, value: i32) {
+        self.op_registers(false, opcode::TEST_RM_IMM32, 0, reg);
+        self.imm32(value);
+    }
+
     /// Emits any instruction with a ModRM byte. The caller has to know its effect on the flags.
     pub fn machine(&mut self, e: &Encoding<T>) {
         let prefixes = [

@@ -49,6 +49,22 @@ static void (*volatile choice)(int);
 APART void p_indirect(int n) { choice = n & 1 ? p_leaf : p_twice; choice(n); sink++; }
 APART void *p_thread(void *n) { p_twice((int)(long)n); p_deep(5); return 0; }
 
+static sigjmp_buf escape;
+APART void p_leaver(int number) { p_leaf(number); siglongjmp(escape, 1); }
+APART void p_escape(int n) { if (n == 0) raise(SIGUSR2); p_escape(n - 1); sink++; }
+APART void *p_escaping(void *unused) {
+  static char stack[1 << 16];
+  stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+  sigaltstack(&other, 0);
+  struct sigaction action = {.sa_handler = p_leaver, .sa_flags = SA_ONSTACK};
+  sigaction(SIGUSR2, &action, 0);
+  for (volatile int i = 0; i < 3; i++) {
+    if (sigsetjmp(escape, 1) == 0) p_escape(i + 2);
+    p_twice(2);
+  }
+  return unused;
+}
+
 int main(void) {
   static char stack[1 << 16];
   stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -74,6 +90,9 @@ int main(void) {
     pthread_create(&thread, 0, p_thread, (void *)i);
     pthread_join(thread, 0);
   }
+  pthread_t thread;
+  pthread_create(&thread, 0, p_escaping, 0);
+  pthread_join(thread, 0);
 #endif
   return 0;
 }

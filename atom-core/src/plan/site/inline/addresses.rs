@@ -4,11 +4,13 @@
 //! Its parts stay in the program's registers anyway, so it is rematerialised for each use: a copy becomes
 //! `lea`, and so does an addition whose flags nothing reads.
 
-use super::super::Site;
+use super::super::{Site, SiteCall};
 use super::{Context, Path, Refused, Result, Where};
-use crate::analysis::specialise::ops::{End, Imm, Machine, Op, Rm, Slot, V};
+use crate::analysis::specialise::ops::{
+    Base, End, Imm, Machine, Mem as OpMem, Op, Rm, Slot, Start, V,
+};
 use crate::plan::code::{Encoding, Operand};
-use crate::tool::value::{Address, Segment};
+use crate::tool::value::{Address, Segment, Value};
 use crate::x86::asm::{Gpr, Mem};
 use crate::x86::flags;
 use crate::x86::opcode::{self, Alu};
@@ -40,6 +42,18 @@ pub(super) fn flags_are_dead(ops: &[Op], end: &End) -> bool {
     !matches!(end, End::Branch(..))
 }
 
+/// True if an access of the body may lie elsewhere than in the data of the plan or of the tool.
+fn may_fault(mem: &OpMem, call: &SiteCall) -> bool {
+    let is_known = match mem.start {
+        Start::Symbol(symbol) => match symbol.base {
+            Base::Image => true,
+            Base::Argument(i) => !matches!(call.values.get(usize::from(i)), Some(Value::Const(_))),
+        },
+        Start::Nothing | Start::Value(_) => false,
+    };
+    mem.index.is_some() || !is_known
+}
+
 /// A `mov` from register to register: the value written and the value read.
 fn as_move(m: &Machine) -> Option<(V, V)> {
     if m.width < 4 || m.rep || m.lock || m.imm != Imm::None {
@@ -67,6 +81,13 @@ fn as_add(m: &Machine) -> Option<(V, V, V)> {
 }
 
 impl Site<'_> {
+    /// Notes the next instruction if it is an access of the routine's that may fault.
+    pub(super) fn note_access(&mut self, m: &Machine, call: &SiteCall) {
+        if matches!(&m.rm, Rm::Mem(mem) if may_fault(mem, call)) {
+            self.asm.accesses_for(call.routine as u32);
+        }
+    }
+
     /// True if an address may be computed later: it consists of base, index and displacement, and the
     /// registers still hold the program's values.
     pub(super) fn can_wait(&self, a: &Address) -> bool {
@@ -84,6 +105,7 @@ impl Site<'_> {
         *a == plain
             && (a.base.is_some() || a.index.is_some())
             && a.sources() & !self.intact == 0
+            && !(self.point.is_private && a.base == Some(Gpr::RSP))
             && a.disp.abs() < MOST_DISPLACEMENT
     }
 

@@ -191,11 +191,7 @@ impl Site<'_> {
             let waiting = waiting.fold(0, |set, i| set | call.values[*i].sources());
             let reg = match plain_register(value) {
                 Some(reg) if self.is_intact(reg) => reg,
-                _ => {
-                    let to = self.pick(context, context.reserved | waiting, 0)?;
-                    self.compute(Gpr(to), value, 0, false);
-                    Gpr(to)
-                }
+                _ => Gpr(self.simple_value(context, value, context.reserved | waiting, 0)?),
             };
             self.push(reg);
         }
@@ -209,9 +205,11 @@ impl Site<'_> {
             flags: keep_flags && self.flags_intact,
             mxcsr: clobbers.mxcsr,
             align: clobbers.needs_alignment,
+            unchecked: self.wrappers.unchecked,
             stack_words: 0,
             yields: false,
             stack: None,
+            apart: self.wrappers.apart.filter(|_| clobbers.is_apart),
             detour: Some(detour),
         };
         self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
@@ -253,7 +251,7 @@ impl Site<'_> {
             .fold(0, |set, r| set | r.bit());
         let scratch = Gpr::RAX.bit() | Gpr(11).bit();
         let clobbered = call.clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | scratch;
-        let kept = self.reserved();
+        let kept = self.reserved;
         let program = (self.point.live.gpr_mask() | context.sources_later) & intact;
         let saved = clobbered & (program | kept);
         // Arguments may be computed from registers that other arguments overwrite.
@@ -267,9 +265,11 @@ impl Site<'_> {
         }
         self.needs.gprs |= saved;
         self.needs.calls = true;
+        self.reserved &= !saved;
         let in_ax = std::mem::replace(&mut self.flags_in_ax, false);
         self.call(call, context.sources_later, context.flags_later);
         self.flags_in_ax = in_ax;
+        self.reserved = kept;
         for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
             self.asm.pop(Gpr(number));
             self.depth -= 8;

@@ -1,5 +1,9 @@
-//! Names for people: Rust and C++ symbols are demangled, and characters are escaped that would
+//! Names for people: symbols of C++, Rust, D, Ada and Haskell are demangled, and characters are escaped that would
 //! break a table's line or control a terminal.
+
+mod ada;
+mod dlang;
+mod haskell;
 
 use cpp_demangle::DemangleOptions;
 
@@ -16,7 +20,9 @@ pub fn demangle(symbol: &str) -> String {
         // The alternate form leaves the hash out.
         Ok(rust) => Some(format!("{rust:#}")),
         Err(_) if name.starts_with("_Z") => cpp(name),
-        Err(_) => None,
+        Err(_) => dlang::demangle(name)
+            .or_else(|| ada::demangle(name))
+            .or_else(|| haskell::demangle(name)),
     };
     let whole = match plain {
         Some(mut plain) => {
@@ -72,6 +78,9 @@ mod tests {
         );
         assert_eq!(demangle("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
         assert_eq!(demangle("_Znonsense"), "_Znonsense");
+        assert_eq!(demangle("_D2d14Node4nextMFZi"), "d1.Node.next()");
+        assert_eq!(demangle("ada1__fib.238"), "ada1.fib");
+        assert_eq!(demangle("base_GHCziBase_map_info"), "GHC.Base.map");
         assert_eq!(demangle("@odd"), "@odd");
         assert_eq!(demangle(""), "");
         assert_eq!(demangle("qu\"ote\\ü"), "qu\"ote\\ü");

@@ -1,12 +1,13 @@
-//! Bytes of the file's data to which the code refers. A jump table ends at the latest where the next
-//! such byte follows.
+//! Sets of addresses of the file's bytes: data to which the code refers (a jump table ends at the latest where the next
+//! such byte follows), code whose address is taken, instructions that were examined.
 //!
-//! A bit for each byte costs an eighth of the data's size, and needs no sorting.
+//! A bit for each byte costs an eighth of a segment's size, and needs no sorting. Neighbours are found at once.
 
 use crate::image::Image;
 
-/// Addresses of data to which code refers.
-pub(super) struct DataRefs {
+/// A set of addresses of the file's bytes.
+#[derive(Default)]
+pub(super) struct Addresses {
     /// The segments, in the order of addresses.
     parts: Vec<SegmentBits>,
 }
@@ -20,7 +21,7 @@ struct SegmentBits {
     bits: Vec<u64>,
 }
 
-impl DataRefs {
+impl Addresses {
     /// No addresses.
     pub fn new(image: &Image) -> Self {
         let part = |(start, size)| SegmentBits {
@@ -34,20 +35,54 @@ impl DataRefs {
         }
     }
 
-    /// Notes an address; addresses outside of the file's bytes are ignored.
-    pub fn insert(&mut self, address: u64) {
+    /// True if no address was noted.
+    pub fn is_empty(&self) -> bool {
+        self.parts.iter().all(|p| p.bits.is_empty())
+    }
+
+    /// The segment of an address of the file's bytes, and the distance of the address from its start.
+    fn place(&self, address: u64) -> Option<(usize, u64)> {
         let after = self.parts.partition_point(|p| p.start <= address);
-        let Some(part) = after.checked_sub(1).map(|i| &mut self.parts[i]) else {
-            return;
+        let part = after.checked_sub(1)?;
+        let at = address - self.parts[part].start;
+        (at < self.parts[part].size).then_some((part, at))
+    }
+
+    /// Notes an address; addresses outside of the file's bytes are ignored. True if it was not noted before.
+    pub fn insert(&mut self, address: u64) -> bool {
+        let Some((part, at)) = self.place(address) else {
+            return false;
         };
-        let at = address - part.start;
-        if at >= part.size {
-            return;
-        }
+        let part = &mut self.parts[part];
         if part.bits.is_empty() {
             part.bits = vec![0; (part.size / 64 + 1) as usize];
         }
-        part.bits[(at / 64) as usize] |= 1 << (at % 64);
+        let word = &mut part.bits[(at / 64) as usize];
+        let is_new = *word & 1 << (at % 64) == 0;
+        *word |= 1 << (at % 64);
+        is_new
+    }
+
+    /// Forgets an address.
+    pub fn remove(&mut self, address: u64) {
+        if let Some((part, at)) = self.place(address)
+            && let Some(word) = self.parts[part].bits.get_mut((at / 64) as usize)
+        {
+            *word &= !(1 << (at % 64));
+        }
+    }
+
+    /// True if an address was noted.
+    pub fn contains(&self, address: u64) -> bool {
+        self.place(address).is_some_and(|(part, at)| {
+            let word = self.parts[part].bits.get((at / 64) as usize);
+            word.is_some_and(|word| word & 1 << (at % 64) != 0)
+        })
+    }
+
+    /// All noted addresses, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        std::iter::successors(self.next_from(0), |a| self.next_from(a + 1))
     }
 
     /// The first noted address that is not below an address.
@@ -82,18 +117,27 @@ mod tests {
             size,
             bits: Vec::new(),
         };
-        let mut refs = DataRefs {
+        let mut refs = Addresses {
             parts: vec![part(0x1000, 0x1000), part(0x3000, 0x200), part(0x8000, 1)],
         };
         assert_eq!(refs.next_from(0x1000), None);
         // Some addresses lie in no segment or at the limits of a segment.
         let noted = [0x1000, 0x103f, 0x1040, 0x1fff, 0x3001, 0x31ff, 0x8000];
         let ignored = [0, 0xfff, 0x2000, 0x2fff, 0x3200, 0x8001, u64::MAX];
-        noted.iter().chain(&ignored).for_each(|a| refs.insert(*a));
+        for address in noted.iter().chain(&ignored) {
+            refs.insert(*address);
+        }
         let around = noted.iter().chain(&ignored);
+        assert!(refs.iter().eq(noted));
+        assert!(noted.iter().all(|a| refs.contains(*a) && !refs.insert(*a)));
+        assert!(!ignored.iter().any(|a| refs.contains(*a)));
         for from in around.flat_map(|a| [a.saturating_sub(1), *a, a.saturating_add(1)]) {
             let expected = noted.iter().copied().find(|a| *a >= from);
             assert_eq!(refs.next_from(from), expected, "{from:#x}");
         }
+        for address in [0, 0x1040, 0x1041] {
+            refs.remove(address);
+        }
+        assert!(refs.iter().eq(noted.into_iter().filter(|a| *a != 0x1040)));
     }
 }

@@ -1,0 +1,172 @@
+//! Jump tables that may lead to more code, round by round.
+//!
+//! In most procedures nothing changes from one round to the next, and to examine all tables in each round takes most of
+//! the time where a program has many tables whose sizes are not known. So what was found in a procedure is kept with what it
+//! depends on, and the procedure is examined again when that has changed: the procedure itself, the number of entries that
+//! may be taken, references to data inside of a table, code elsewhere to which an entry leads.
+
+use rayon::prelude::*;
+
+use super::addresses::Addresses;
+use super::build::Discovery;
+use super::jump_table::{self, Dependencies, Elsewhere, Surroundings, Tables};
+use super::traverse::{Body, mark};
+use crate::parallel::AT_ONCE;
+
+/// The start of the body at an address with the number of its changes, if there is one.
+type Place = Option<(u64, u32)>;
+
+/// What was found in the jump tables of a body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Examined {
+    /// [`Body::changes`] at that time; `None` if the body was not examined.
+    changes: Option<u32>,
+    /// True if the tables cannot give new targets until the body changes.
+    is_settled: bool,
+    /// True if these are all tables, and their sizes are known.
+    are_complete: bool,
+    /// Number of entries that were taken at most of a table whose size is not known.
+    limit: usize,
+    /// Targets that were no leaders.
+    targets: Vec<u64>,
+    /// What the tables depend on beside the body.
+    depends: Dependencies,
+    /// What lay at the addresses outside of the body.
+    outside: Vec<Place>,
+}
+
+impl Body {
+    /// True if its jump tables may give new targets.
+    pub(super) fn has_open_tables(&self) -> bool {
+        let is_settled = self.examined.is_settled && self.examined.changes == Some(self.changes);
+        !self.indirect_jumps.is_empty() && !is_settled
+    }
+}
+
+impl Discovery<'_> {
+    /// Targets of tables that may not have been followed yet.
+    pub(super) fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<(u64, u8)> {
+        let this = &*self;
+        let bodies = self.bodies.par_iter().with_max_len(AT_ONCE).enumerate();
+        let open = bodies.filter(|(_, body)| body.has_open_tables());
+        let found: Vec<(usize, Option<Examined>, Vec<u64>)> = open
+            .map(|(i, body)| {
+                let anew = (!this.is_as_before(body, unbounded_limit))
+                    .then(|| this.examine(body, unbounded_limit));
+                let targets = &anew.as_ref().unwrap_or(&body.examined).targets;
+                let new = this.not_followed(body, targets);
+                (i, anew, new)
+            })
+            .collect();
+        let mut targets = Vec::new();
+        for (i, anew, new) in found {
+            let body = &mut self.bodies[i];
+            if let Some(anew) = anew {
+                body.examined = anew;
+            }
+            targets.extend(new.iter().map(|t| (*t, mark::INDIRECT)));
+            body.examined.is_settled = body.examined.are_complete && new.is_empty();
+            body.examined.targets = new;
+        }
+        targets
+    }
+
+    /// Has all tables examined again that may give new targets.
+    pub(super) fn forget_open_tables(&mut self) {
+        let open = self.bodies.iter_mut().filter(|b| b.has_open_tables());
+        open.for_each(|body| body.examined = Examined::default());
+    }
+
+    /// The jump tables of all procedures.
+    pub(super) fn find_tables(&self, unbounded_limit: usize) -> Vec<jump_table::FoundTable> {
+        let bodies = self.bodies.par_iter().with_max_len(AT_ONCE);
+        let found: Vec<Tables> = bodies
+            .filter(|body| !body.indirect_jumps.is_empty())
+            .map(|body| self.tables_of(body, unbounded_limit))
+            .collect();
+        found.into_iter().flat_map(|t| t.found).collect()
+    }
+
+    /// True if the tables of a body are those that were found when it was examined last.
+    fn is_as_before(&self, body: &Body, unbounded_limit: usize) -> bool {
+        let before = &body.examined;
+        let is_cut = |&(first, last): &(u64, u64)| {
+            let cuts = |refs: &Addresses| refs.next_from(first).is_some_and(|next| next <= last);
+            cuts(&self.data_refs) || cuts(&self.guessed_refs)
+        };
+        before.changes == Some(body.changes)
+            && (before.limit == unbounded_limit || !before.depends.is_limited)
+            && !before.depends.uncut.iter().any(is_cut)
+            && self
+                .places(&before.depends.outside)
+                .eq(before.outside.iter().copied())
+    }
+
+    /// What lies at some addresses.
+    fn places(&self, addresses: &[u64]) -> impl Iterator<Item = Place> {
+        addresses.iter().map(|address| {
+            let body = &self.bodies[self.body_at(*address)?];
+            Some((body.start, body.changes))
+        })
+    }
+
+    /// Examines the tables of a body.
+    fn examine(&self, body: &Body, unbounded_limit: usize) -> Examined {
+        let tables = self.tables_of(body, unbounded_limit);
+        let mut depends = tables.depends;
+        depends.outside.sort_unstable();
+        depends.outside.dedup();
+        Examined {
+            changes: Some(body.changes),
+            is_settled: false,
+            are_complete: tables.are_complete,
+            limit: unbounded_limit,
+            targets: tables.found.into_iter().flat_map(|t| t.targets).collect(),
+            outside: self.places(&depends.outside).collect(),
+            depends,
+        }
+    }
+
+    /// The targets of a body's tables at which the code does not know yet that control may come there.
+    fn not_followed(&self, body: &Body, targets: &[u64]) -> Vec<u64> {
+        let is_new = |target: &u64| {
+            let owner = match body.contains(*target) {
+                true => Some(body),
+                false => self.body_at(*target).map(|i| &*self.bodies[i]),
+            };
+            owner.is_none_or(|owner| !owner.is_leader_with(*target, mark::INDIRECT))
+        };
+        let mut new: Vec<u64> = targets.iter().copied().filter(is_new).collect();
+        new.sort_unstable();
+        new.dedup();
+        new
+    }
+
+    /// The tables of a body.
+    fn tables_of(&self, body: &Body, unbounded_limit: usize) -> Tables {
+        let other_part = |body: &Body, address: u64, certain: bool| {
+            let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
+            let Some(i) = self.body_at(address) else {
+                return Elsewhere::Not;
+            };
+            let other = &self.bodies[i];
+            if other.mark_at(address) & mark::START != 0 {
+                return Elsewhere::Code;
+            }
+            let own = self.body_at(body.start);
+            let is_part = (certain || is_fragment(i) || own.is_some_and(is_fragment))
+                && jump_table::is_plausible(self.image, other, address);
+            match is_part {
+                true => Elsewhere::Perhaps,
+                false => Elsewhere::Not,
+            }
+        };
+        let around = Surroundings {
+            data_refs: &self.data_refs,
+            guessed_refs: &self.guessed_refs,
+            other_part: &other_part,
+            unbounded_limit,
+        };
+        jump_table::find(self.image, body, &around)
+    }
+}

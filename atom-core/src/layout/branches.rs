@@ -1,0 +1,93 @@
+//! Direct branches and calls of the original text that lead to procedures that move: their displacements change.
+
+use crate::cfg::Cfg;
+use crate::ids::{InstId, ProcId};
+use crate::image::Image;
+use crate::x86::ControlFlow;
+use crate::x86::branch::near_field;
+
+use super::Layout;
+
+/// A direct call or jump that stays in the original text.
+pub(crate) struct Branch {
+    /// Address of the displacement, which has 32 bits.
+    pub field: u64,
+    /// Where it leads from now on.
+    pub new: u64,
+}
+
+/// All of them: those of procedures that stay, and the calls at home of procedures that move.
+pub(crate) fn find<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    layout: &'a Layout,
+) -> impl Iterator<Item = Branch> + 'a {
+    of_procedures_in_place(image, cfg, layout).chain(of_calls_at_home(image, cfg, layout))
+}
+
+/// The direct calls and jumps of procedures that stay, to the starts of procedures that move.
+fn of_procedures_in_place<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    layout: &'a Layout,
+) -> impl Iterator<Item = Branch> + 'a {
+    let moved = &layout.moved;
+    let stays = move |(i, proc): &(usize, &crate::cfg::Proc)| {
+        proc.is_movable() && !moved.contains(ProcId::from_index(*i))
+    };
+    let procs = cfg.procs.iter().enumerate().filter(stays);
+    procs
+        .flat_map(|(_, proc)| proc.blocks())
+        .filter_map(move |b| {
+            let (field, target) = displacement(image, cfg, cfg.block(b).last())?;
+            let to = cfg.proc_at(target)?;
+            if cfg.proc(to).start != target || !moved.contains(to) {
+                return None;
+            }
+            // A thread that comes from here may not have its own data yet.
+            let new = layout.landing(cfg, cfg.block_at(target)?);
+            Some(Branch { field, new })
+        })
+}
+
+/// The direct calls of procedures that move which stay in the original text.
+fn of_calls_at_home<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    layout: &'a Layout,
+) -> impl Iterator<Item = Branch> + 'a {
+    layout
+        .sites
+        .homes
+        .in_place()
+        .filter_map(move |(proc, call)| {
+            let is_direct = cfg.inst(call).flow == ControlFlow::Call;
+            let target = is_direct.then(|| cfg.direct_target(image, call))??;
+            let new = layout.target(cfg, proc, true, target)?;
+            // The displacement is at the end of the instruction.
+            let field = cfg.inst_end(call) - 4;
+            Some(Branch { field, new })
+        })
+}
+
+/// Where the 32-bit displacement of a direct call or jump stands, if no other
+/// instruction has a part in its bytes, and the target.
+fn displacement(image: &Image, cfg: &Cfg, id: InstId) -> Option<(u64, u64)> {
+    let inst = cfg.inst(id);
+    let (pc, end) = (cfg.inst_pc(id), cfg.inst_end(id));
+    let len = usize::from(inst.len);
+    let is_plain = inst.flow.is_direct()
+        && near_field(image.bytes_at(pc, len)?).is_some_and(|field| field + 4 == len);
+    let overlaps = |a: usize, b: usize| match (cfg.insts.get(a), cfg.insts.get(b)) {
+        (Some(a), Some(b)) => a.offset + u32::from(a.len) > b.offset,
+        _ => false,
+    };
+    let at = id.index();
+    if !is_plain || overlaps(at, at + 1) || at > 0 && overlaps(at - 1, at) {
+        return None;
+    }
+    let field = end - 4;
+    let bytes = image.bytes_at(field, 4)?.try_into().ok()?;
+    let target = end.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes)));
+    Some((field, target))
+}
