@@ -56,10 +56,16 @@ fn the_cost_of_own_callbacks_is_subtracted() {
     let (without, _) = record(&empty, "off", ticks, &[]);
     assert_eq!(text.into_bytes(), go(&empty).stdout);
     assert_eq!((with.len(), without.len()), (20001, 20001));
-    // The median of 20,000 executions does not depend on what else the machine does. The minimum does: a thread that
-    // moves to another processor may find an earlier time there.
-    let (less, more) = (median(&with, "nothing"), median(&without, "nothing"));
-    assert!(less < more, "{less}, {more}");
+    // Less than half is left of an empty section. A busy machine may measure the cost at a bad time, so one of ten
+    // pairs of recordings has to show it; without subtraction none does.
+    let left =
+        |with: &Profile, without: &Profile| median(with, "nothing") / median(without, "nothing");
+    let mut shares = vec![left(&with, &without)];
+    while shares.iter().all(|share| *share >= 0.5) && shares.len() < 10 {
+        let [again, raw] = ["auto", "off"].map(|calibrate| record(&empty, calibrate, ticks, &[]).0);
+        shares.push(left(&again, &raw));
+    }
+    assert!(shares.iter().any(|share| *share < 0.5), "{shares:?}");
     assert!(
         note(&with, "callback subtracted")
             .unwrap()
