@@ -6,9 +6,9 @@ use analysis_rt::EXPORTS;
 use atom_abi::host::Host;
 use atom_abi::{Export, INTERFACE_VERSION, StartInfo, StrRef, TOOL_MAGIC, ToolHeader};
 
+use crate::navigation::program::{Program, Session};
 use crate::options::Args;
-use crate::output;
-use crate::program::{Program, Session};
+use crate::report::output;
 use crate::{Error, Result};
 
 /// Runs an instrument routine inside `atom`.

@@ -76,85 +76,59 @@
 
 extern crate self as atom_tool;
 
-mod address;
-pub mod allocations;
-mod call;
-pub mod clocks;
-mod counters;
-mod edges;
+mod calls;
+mod data;
 mod entry;
-mod float;
-mod flow;
-pub mod forks;
-mod handle;
-mod image;
-pub mod intervals;
-mod labels;
-mod landings;
-mod marks;
-pub mod notes;
-mod object;
-mod operands;
+mod measure;
+mod navigation;
 mod options;
-pub mod output;
-mod params;
-pub mod paths;
-mod plain;
-mod program;
-mod proto;
-mod references;
-mod registers;
 pub mod report;
-mod shared;
-pub mod simulate;
-mod sites;
-mod stack;
-mod strings;
-mod targets;
-mod thread_data;
-mod thread_rows;
 
-pub use address::{Address, ObjectEvent, on_object_event};
-pub use allocations::Allocator;
 pub use analysis_rt::{SpinLock, Uninterrupted};
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;
 pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};
 pub use atom_tool_macros::analysis;
-pub use call::{
+pub use calls::edges::Way;
+pub use calls::params::{Array, Element, Param, Params, RegV, Str, Value};
+pub use calls::proto::{NamedArg, Placed};
+pub use calls::typed::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
     Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RegSum,
     RepCount, ReturnValue, Routine, StoredValue, StoredValueOf,
 };
-pub use counters::{
+pub use data::counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
     PlainCounter, PlainCounters, Sharing,
 };
-pub use edges::Way;
-pub use float::FloatOps;
-pub use flow::{Edge, Frame, Loop, Loops};
-pub use handle::{Block, Handles, Inst, Proc, Status};
-pub use image::{DataSymbol, ImageAddress, Variable, VariablePlace};
-pub use labels::Label;
-pub use landings::Landing;
-pub use marks::{Mark, MarkAt, MarkTable, Marks};
-pub use object::{Object, Section};
-pub use operands::{MemoryAccess, Operand, SourceFrame};
+pub use data::marks::{Mark, MarkAt, MarkTable, Marks};
+pub use data::plain::Record;
+pub use data::shared::Shared;
+pub use data::sites::{Site, SiteList, Sites};
+pub use data::strings::{StringList, Strings};
+pub use data::targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
+pub use data::thread_data::{
+    AllThreads, PerThread, ThreadBytes, ThreadCell, ThreadData, ThreadState,
+};
+pub use data::thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
+pub use measure::allocations::Allocator;
+pub use measure::landings::Landing;
+pub use measure::stack::stack_around;
+pub use measure::{allocations, clocks, forks, intervals, notes, paths, simulate};
+pub use navigation::address::{Address, ObjectEvent, on_object_event};
+pub use navigation::float::FloatOps;
+pub use navigation::flow::{Edge, Frame, Loop, Loops};
+pub use navigation::handle::{Block, Handles, Inst, Proc, Status};
+pub use navigation::image::{DataSymbol, ImageAddress, Variable, VariablePlace};
+pub use navigation::labels::Label;
+pub use navigation::object::{Object, Section};
+pub use navigation::operands::{MemoryAccess, Operand, SourceFrame};
+pub use navigation::program::Program;
+pub use navigation::references::{References, Times, repeated};
+pub use navigation::registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use options::{Args, Options};
-pub use params::{Array, Element, Param, Params, RegV, Str, Value};
-pub use plain::Record;
-pub use program::Program;
-pub use proto::{NamedArg, Placed};
-pub use references::{References, Times, repeated};
-pub use registers::{Access, RegAccess, RegSet, RegUsage, flags};
+pub use report::output;
 pub use report::{Cell, Files, Report, ReportFiles};
-pub use shared::Shared;
-pub use sites::{Site, SiteList, Sites};
-pub use stack::stack_around;
-pub use strings::{StringList, Strings};
-pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
-pub use thread_data::{AllThreads, PerThread, ThreadBytes, ThreadCell, ThreadData, ThreadState};
-pub use thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 
 /// The error of an instrument routine: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -183,11 +157,11 @@ pub mod prelude {
 /// Items that the macros expand to; not for use by hand.
 #[doc(hidden)]
 pub mod private {
-    pub use crate::call::routine;
+    pub use crate::calls::params::ParamList;
+    pub use crate::calls::proto::Type;
+    pub use crate::calls::typed::routine;
+    pub use crate::data::thread_data::{first_copy, next_copy, thread_of_copy};
     pub use crate::entry::{Instrument, bytes, flush, header, header_with, run, start};
-    pub use crate::params::ParamList;
-    pub use crate::proto::Type;
-    pub use crate::thread_data::{first_copy, next_copy, thread_of_copy};
     pub use analysis_rt::Uninterrupted;
     pub use analysis_rt::{EXPORT_COUNT, EXPORTS, set_begin_hook, set_flush_hook};
     pub use atom_abi::{Export, StartInfo, StrRef, ToolHeader, host::Host};

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use crate::Result;
-use crate::program::{Program, Session};
+use crate::navigation::program::{Program, Session};
 
 /// The arguments of a tool.
 #[derive(Clone, Copy, Debug)]

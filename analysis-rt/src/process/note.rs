@@ -1,6 +1,6 @@
 //! Notes in the record of the run, made with nothing but system calls.
 //!
-//! The tool's interface writes reports' names there (`atom-tool/src/output/record.rs`, which describes the
+//! The tool's interface writes reports' names there (`atom-tool/src/report/output/record.rs`, which describes the
 //! file). This module is for notes that are made just before a program is executed, perhaps in a child in
 //! its parent's memory (`vfork`): no memory that outlives the call is changed.
 

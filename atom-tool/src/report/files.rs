@@ -13,11 +13,11 @@ use super::nameless;
 use super::origin::{self, Origin};
 use super::{Report, json, profile, text};
 use crate::Result;
-use crate::call::{Arg, array};
+use crate::calls::params::{Array, Param, code};
+use crate::calls::typed::{Arg, array};
+use crate::data::strings::{self, StringList};
 use crate::options::Options;
-use crate::output;
-use crate::params::{Array, Param, code};
-use crate::strings::{self, StringList};
+use crate::report::output;
 
 /// Number of rows of each table in the report for people, unless the user says otherwise.
 const ROWS: u64 = 100;

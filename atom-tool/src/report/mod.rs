@@ -10,6 +10,7 @@ mod files;
 mod json;
 mod nameless;
 mod origin;
+pub mod output;
 mod profile;
 mod text;
 mod unseen;
@@ -21,8 +22,7 @@ use std::io::{self, Write};
 use tables::{grouped, grouped_decimal};
 
 use crate::Address;
-use crate::output;
-use crate::sites::{Site, Sites};
+use crate::data::sites::{Site, Sites};
 
 pub use column::{By, Column, Sum};
 pub use files::{Files, ReportFiles};

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::Program;
-use crate::object::Object;
+use crate::navigation::object::Object;
 
 /// Folder with a list of files for each installed package: dpkg(1).
 const LISTS: &str = "/var/lib/dpkg/info";

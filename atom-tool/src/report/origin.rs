@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use crate::Program;
-use crate::object::Object;
-use crate::strings::{self, StringList};
+use crate::data::strings::{self, StringList};
+use crate::navigation::object::Object;
 
 use super::profile::Json;
 use super::unseen::Unseen;

@@ -8,7 +8,7 @@ use tables::{Column, column_widths, columns, grouped, shorten_all};
 
 use super::unseen::Unseen;
 use super::{Cell, Readers, Report, Table, shown as show};
-use crate::address::Address;
+use crate::navigation::address::Address;
 
 /// How much a report for people shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

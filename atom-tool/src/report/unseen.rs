@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::output::is_object;
+use crate::report::output::is_object;
 
 /// Code of the process that is not instrumented.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use std::io::Write;
 
 use super::origin::Origin;
 use super::{Report, Values};
-use crate::output;
+use crate::report::output;
 use fixed::{Deflater, End, Fragment};
 pub use fixed::{FixedColumn, FixedColumns, FixedValues, fixed_columns};
 pub(super) use json::Json;

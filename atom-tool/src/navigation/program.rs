@@ -1,0 +1,401 @@
+//! The program as the instrument routine sees it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use atom_abi::StrRef;
+use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
+
+use crate::calls::params::Params;
+use crate::calls::proto::{self, NamedArg, Prototype};
+use crate::calls::typed::{ArgList, AsRoutine, Computed, Exported, computed};
+use crate::data::counters::{Atomic, CounterTable, Plain};
+use crate::data::marks::MarkTable;
+use crate::data::targets::TargetTable;
+use crate::data::thread_data::{ThreadBytes, ThreadData, ThreadState};
+use crate::navigation::flow::each;
+use crate::navigation::handle::{Block, Handles, Inst, Proc};
+use crate::{Error, Result};
+
+/// The function table of `atom`, and the prototypes that the tool declared.
+pub(crate) struct Session<'h> {
+    pub(crate) host: &'h Host,
+    prototypes: RefCell<HashMap<String, Prototype>>,
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl<'h> Session<'h> {
+    pub(crate) fn new(host: &'h Host) -> Self {
+        Self {
+            host,
+            prototypes: RefCell::default(),
+        }
+    }
+
+    /// A string of the host, which lives as long as the instrument routine runs.
+    pub(crate) fn text(&self, text: StrRef) -> &'h str {
+        // SAFETY: the host promises UTF-8 that lives as long as the routine runs,
+        // and no session outlives that.
+        unsafe { text.as_str() }
+    }
+
+    pub(crate) fn add_call(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        routine: *const (),
+        args: &[host::Arg],
+    ) -> bool {
+        let host = self.host;
+        (host.add_call)(
+            host.context,
+            scope,
+            id,
+            place,
+            routine,
+            args.as_ptr(),
+            args.len(),
+        ) == 0
+    }
+
+    pub(crate) fn offers(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        value: &impl Computed,
+    ) -> bool {
+        let (kind, number) = value.kind();
+        let arg = computed(kind, number);
+        let host = self.host;
+        (host.offers)(host.context, scope, id, place, &arg)
+    }
+
+    pub(crate) fn add_typed<P: Params>(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        routine: impl AsRoutine<P>,
+        args: impl ArgList<P>,
+    ) {
+        // The host notes a refused call as an error and ends with it.
+        args.with_host(|args| {
+            self.add_call(scope, id, place, routine.as_routine().address(), args)
+        });
+    }
+
+    pub(crate) fn add_named(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        name: &str,
+        args: &[NamedArg<'_>],
+    ) -> Result {
+        let prototypes = self.prototypes.borrow();
+        let prototype = prototypes.get(name).ok_or_else(|| {
+            Error::from(format!(
+                "no prototype of `{name}` was added; call add_call_proto first"
+            ))
+        })?;
+        let args = prototype.check(args)?;
+        self.add_call(scope, id, place, prototype.address, &args);
+        Ok(())
+    }
+}
+
+/// The program that is being instrumented.
+#[derive(Clone, Copy)]
+pub struct Program<'a> {
+    pub(crate) session: &'a Session<'a>,
+}
+
+impl<'a> Program<'a> {
+    fn host(&self) -> &'a Host {
+        self.session.host
+    }
+
+    /// The file's name without directories, and without ATOM's extension `.rr`.
+    pub fn name(&self) -> &'a str {
+        let host = self.host();
+        self.session.text((host.program_name)(host.context))
+    }
+
+    /// The path that was given to `atom`.
+    pub fn path(&self) -> &'a str {
+        let host = self.host();
+        self.session.text((host.program_path)(host.context))
+    }
+
+    /// A number about the whole program.
+    pub fn info(&self, what: ProgramInfo) -> u64 {
+        let host = self.host();
+        (host.program_info)(host.context, what as u32)
+    }
+
+    /// True unless it is certain that the program runs one thread only.
+    ///
+    /// Counters and per-thread state are exact in both cases. A tool needs this for data that it
+    /// shares between threads itself.
+    pub fn may_have_threads(&self) -> bool {
+        self.info(ProgramInfo::MayHaveThreads) != 0
+    }
+
+    /// Number of basic blocks in all procedures.
+    pub fn block_count(&self) -> usize {
+        self.info(ProgramInfo::BlockCount) as usize
+    }
+
+    /// Number of instructions in all procedures.
+    pub fn inst_count(&self) -> usize {
+        self.info(ProgramInfo::InstCount) as usize
+    }
+
+    /// All procedures in address order.
+    pub fn procs(&self) -> Handles<'a, Proc<'a>> {
+        Handles::new(self.session, 0, self.info(ProgramInfo::ProcCount) as u32)
+    }
+
+    /// The first procedure.
+    pub fn first_proc(&self) -> Option<Proc<'a>> {
+        self.procs().next()
+    }
+
+    /// The last procedure.
+    pub fn last_proc(&self) -> Option<Proc<'a>> {
+        self.procs().next_back()
+    }
+
+    /// The procedure of that name, as in the symbol table or demangled.
+    pub fn named_proc(&self, name: &str) -> Option<Proc<'a>> {
+        let host = self.host();
+        let id = (host.named_proc)(host.context, StrRef::new(name));
+        (id != NONE).then_some(Proc {
+            session: self.session,
+            id,
+        })
+    }
+
+    /// All procedures of that name; C programs may have several.
+    pub fn procs_named(&self, name: &str) -> Vec<Proc<'a>> {
+        let host = self.host();
+        let mut found = Vec::new();
+        let name = StrRef::new(name);
+        each(
+            |arg, sink| (host.named_procs)(host.context, name, arg, sink),
+            |id: &u32| {
+                found.push(Proc {
+                    session: self.session,
+                    id: *id,
+                })
+            },
+        );
+        found
+    }
+
+    /// The procedures that a pattern of the user names, as `--only` takes it: a name (`main`,
+    /// `std::*`), a source file (`file:*.c`), addresses (`0x1000-0x2000`).
+    ///
+    /// # Errors
+    /// If the pattern has an error, or no procedure fits it.
+    pub fn procs_matching(&self, pattern: &str) -> Result<Vec<Proc<'a>>> {
+        let host = self.host();
+        let (mut found, mut wrong) = (Vec::new(), None);
+        let pattern = StrRef::new(pattern);
+        let session = self.session;
+        each(
+            |arg, sink| {
+                each(
+                    |wrong_arg, wrong_sink| {
+                        let ask = host.matching_procs;
+                        ask(host.context, pattern, arg, sink, wrong_arg, wrong_sink);
+                    },
+                    |message: &StrRef| wrong = Some(session.text(*message).to_owned()),
+                );
+            },
+            |id: &u32| found.push(Proc { session, id: *id }),
+        );
+        match wrong {
+            Some(message) => Err(message.into()),
+            None => Ok(found),
+        }
+    }
+
+    /// The procedure with this [`index`](Proc::index).
+    pub fn proc(&self, index: usize) -> Option<Proc<'a>> {
+        self.procs().nth(index)
+    }
+
+    /// The block with this [`index`](Block::index).
+    pub fn block(&self, index: usize) -> Option<Block<'a>> {
+        Handles::new(self.session, 0, self.block_count() as u32).nth(index)
+    }
+
+    /// The instruction with this [`index`](Inst::index).
+    pub fn inst(&self, index: usize) -> Option<Inst<'a>> {
+        Handles::new(self.session, 0, self.inst_count() as u32).nth(index)
+    }
+
+    /// Ends `atom` with a message, as an error of the instrument routine would. For code through which no
+    /// error can be returned, such as C's.
+    pub fn stop(&self, message: &str) -> ! {
+        let host = self.host();
+        (host.panicked)(host.context, StrRef::new(message), StrRef::new(""))
+    }
+
+    /// The procedure that contains an address.
+    pub fn proc_at(&self, address: u64) -> Option<Proc<'a>> {
+        let host = self.host();
+        let id = (host.proc_at)(host.context, address);
+        (id != NONE).then_some(Proc {
+            session: self.session,
+            id,
+        })
+    }
+
+    /// The instruction that starts at an address.
+    pub fn inst_at(&self, address: u64) -> Option<Inst<'a>> {
+        let host = self.host();
+        let id = (host.inst_at)(host.context, address);
+        (id != NONE).then_some(Inst {
+            session: self.session,
+            id,
+        })
+    }
+
+    /// A C function or data that was linked into the tool's shared object and that it exports
+    /// under this name.
+    pub fn exported(&self, name: &str) -> Option<Exported> {
+        let host = self.host();
+        let found = (host.named_routine)(host.context, StrRef::new(name));
+        (!found.is_null()).then_some(Exported(found))
+    }
+
+    /// Adds a call before the program starts or after it has ended.
+    pub fn add_call<P: Params>(
+        &self,
+        place: Place,
+        routine: impl AsRoutine<P>,
+        args: impl ArgList<P>,
+    ) {
+        self.session
+            .add_typed(Scope::Program, 0, place, routine, args);
+    }
+
+    /// Adds a call of a routine by name; see [`Program::add_call_proto`].
+    pub fn add_call_named(&self, place: Place, name: &str, args: &[NamedArg<'_>]) -> Result {
+        self.session.add_named(Scope::Program, 0, place, name, args)
+    }
+
+    /// Declares an analysis routine by a C prototype, as in ATOM:
+    /// `"CondBranch(int, VALUE)"`. Parameter types are `char`, `int`, `long`,
+    /// `char*`, `char[n]`, `int[n]`, `long[n]`, `REGV` and `VALUE`; for routines that are not written in Rust also
+    /// `ADDRESS`, `COUNTER`, `COUNTERS`, `MARK`, `MARKS`, `THREAD` and `THREADS`, each a pointer or an address.
+    pub fn add_call_proto(&self, prototype: &str) -> Result {
+        let host = self.host();
+        let find = |name: &str| (host.named_routine)(host.context, StrRef::new(name));
+        let (name, prototype) = proto::resolve(prototype, find)?;
+        self.session.prototypes.borrow_mut().insert(name, prototype);
+        Ok(())
+    }
+
+    /// The types of the parameters of a routine that [`Program::add_call_proto`] has declared.
+    #[doc(hidden)]
+    pub fn parameters(&self, routine: &str) -> Option<Vec<proto::Type>> {
+        let prototypes = self.session.prototypes.borrow();
+        prototypes.get(routine).map(Prototype::types)
+    }
+
+    /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
+    /// Each thread counts with its own; ProgramAfter sees the sums. In a program
+    /// with one thread they are ordinary data.
+    pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
+        CounterTable::new(self, rows)
+    }
+
+    /// A table of `rows` marks, all of them clear. All threads share it.
+    pub fn marks(&self, rows: usize) -> MarkTable {
+        MarkTable::new(self, rows)
+    }
+
+    /// Says that strings and arrays which this routine passes at ProgramBefore may be replaced by longer ones while the program
+    /// runs. Under `atom run` a library that the program opens is added to the process: the instrument routine runs again, with the
+    /// library behind the other objects, and what it passes at ProgramBefore and ProgramAfter then is found where it was
+    /// before. The routines must keep the parameters themselves (an `Array`, `Sites`), look into them each time they need them, and
+    /// give everything that they number the same numbers again. Without this, a tool whose arguments at ProgramBefore
+    /// depend on the number of procedures does not see such libraries; arguments at ProgramAfter may always become longer.
+    pub fn tables_may_grow(&self) {
+        let host = self.host();
+        (host.tables_may_grow)(host.context);
+    }
+
+    /// Adds bytes to the instrumented program's file, by which other programs recognise it. Nothing loads them.
+    pub fn sign(&self, bytes: &[u8]) {
+        let host = self.host();
+        (host.sign)(host.context, bytes.as_ptr(), bytes.len());
+    }
+
+    /// A table that counts the targets of indirect calls and jumps.
+    pub fn targets(&self, sites: &[Inst<'_>]) -> TargetTable {
+        let sites: Vec<u64> = sites.iter().map(Inst::pc).collect();
+        TargetTable::new(self, &sites)
+    }
+
+    /// A table as of [`Program::counters`] that exists once for all threads, which count atomically.
+    pub fn atomic_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Atomic> {
+        CounterTable::new(self, rows)
+    }
+
+    /// A table that exists once for all threads and loses counts when two of them change one
+    /// counter at the same time.
+    pub fn plain_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Plain> {
+        CounterTable::new(self, rows)
+    }
+
+    /// State of which each thread has a copy with this initial value.
+    pub fn thread_data<T: ThreadState>(&self, value: T) -> ThreadData<T> {
+        ThreadData::new(self, &value)
+    }
+
+    /// As [`Program::thread_data`], for state that a routine in another language gives a shape.
+    pub fn thread_bytes(&self, bytes: &[u8]) -> ThreadBytes {
+        ThreadBytes::new(self, bytes)
+    }
+
+    /// Places per-thread data; the host notes a failure.
+    pub(crate) fn place_for_threads(&self, initial: &[u8], size: usize, sum_from: usize) -> u64 {
+        let host = self.host();
+        let initial_ptr = initial.as_ptr();
+        (host.add_thread_data)(host.context, initial_ptr, initial.len(), size, sum_from)
+    }
+
+    /// Places data; the host notes a failure, with which `atom` ends later.
+    pub(crate) fn place(&self, what: &str, bytes: &[u8], size: usize) -> u64 {
+        let host = self.host();
+        if bytes.len() != size {
+            let message = format!("no memory for {size} bytes of {what}");
+            (host.error)(host.context, StrRef::new(&message));
+            return 0;
+        }
+        (host.add_data)(host.context, bytes.as_ptr(), size)
+    }
+
+    /// As [`Program::place`]. The last `counts` bytes, zeros, count what the process does, and are zeros in a
+    /// forked child again.
+    pub(crate) fn place_counts(&self, what: &str, bytes: &[u8], size: usize, counts: usize) -> u64 {
+        let offset = self.place(what, bytes, size);
+        let host = self.host();
+        // After a failure the offset names nothing.
+        if bytes.len() == size && offset != u64::MAX {
+            (host.mark_counts)(host.context, offset + (size - counts) as u64, counts);
+        }
+        offset
+    }
+}
