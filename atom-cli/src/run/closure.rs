@@ -55,7 +55,7 @@ pub fn code_size(object: &Path) -> u64 {
     };
     let executable = headers
         .iter()
-        .filter(|h| h.p_type(endian) == PT_LOAD && h.p_flags(endian) & PF_X != 0);
+        .filter(|h| h.p_type(endian) == PT_LOAD && h.p_flags(endian).contains(PF_X));
     executable.map(|h| h.p_filesz(endian)).sum()
 }
 

@@ -23,7 +23,7 @@ const MAX_SIZE: u64 = 512 << 20;
 const MAX_GAPS: u64 = 64 << 20;
 
 /// Values of the dynamic section's entries that are used here, by tag.
-pub(super) type Dynamic = HashMap<u64, u64>;
+pub(super) type Dynamic = HashMap<elf::DynamicTag, u64>;
 
 pub(super) struct Reader<'a> {
     file: &'a Path,
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
                         .data(endian, self.bytes)
                         .map_err(|()| self.error("a segment lies outside the file"))?;
                     let bytes = &bytes[..bytes.len().min(size as usize)];
-                    if ph.p_flags(endian) & elf::PF_W != 0 {
+                    if ph.p_flags(endian).contains(elf::PF_W) {
                         let data_start = start & !(PAGE - 1);
                         let first = *data_end.get_or_insert(data_start);
                         if first == data_start && image.data.is_empty() {
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
                                 .advice("link the tool without a linker script of its own"));
                         }
                         self.place(&mut image.text, Some(start), bytes)?;
-                        if ph.p_flags(endian) & elf::PF_X != 0 {
+                        if ph.p_flags(endian).contains(elf::PF_X) {
                             image.code.push(start..start + bytes.len() as u64);
                         }
                     }
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
                 elf::PT_DYNAMIC => {
                     let entries = ph.dynamic(endian, self.bytes).map_err(broken)?;
                     for d in entries.unwrap_or_default() {
-                        if d.d_tag.get(endian) == u64::from(elf::DT_NULL) {
+                        if d.d_tag.get(endian) == elf::DT_NULL {
                             break;
                         }
                         dynamic.insert(d.d_tag.get(endian), d.d_val.get(endian));
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
     }
 
     fn initialisers(&self, image: &mut AnalysisImage, dynamic: &Dynamic) -> Result<()> {
-        let get = |tag: u32| dynamic.get(&u64::from(tag)).copied().unwrap_or(0);
+        let get = |tag: elf::DynamicTag| dynamic.get(&tag).copied().unwrap_or(0);
         image.init_array = get(elf::DT_INIT_ARRAY);
         for i in 0..get(elf::DT_INIT_ARRAYSZ) / 8 {
             let slot = image.init_array.wrapping_add(i * 8);

@@ -10,7 +10,6 @@ use object::elf;
 
 use super::image::{AnalysisImage, Value};
 use super::load::{Dynamic, Reader};
-use crate::image::{DT_RELR, DT_RELRSZ};
 use crate::{Error, Result};
 
 /// Export of the runtime to which missing imports are bound.
@@ -19,7 +18,7 @@ const MISSING: &str = "atom_rt_missing";
 impl Reader<'_> {
     /// Applies all relocations to the image's data.
     pub(super) fn relocate(&self, image: &mut AnalysisImage, dynamic: &Dynamic) -> Result<()> {
-        let get = |tag: u32| dynamic.get(&u64::from(tag)).copied().unwrap_or(0);
+        let get = |tag: elf::DynamicTag| dynamic.get(&tag).copied().unwrap_or(0);
         let tables = [
             (get(elf::DT_RELA), get(elf::DT_RELASZ)),
             (get(elf::DT_JMPREL), get(elf::DT_PLTRELSZ)),
@@ -46,7 +45,7 @@ impl Reader<'_> {
                     u64::from_le_bytes(entry[at..at + 8].try_into().unwrap_or_default())
                 };
                 let (slot, info, addend) = (word(0), word(8), word(16));
-                let (kind, symbol) = (info as u32, info >> 32);
+                let (kind, symbol) = (elf::RelocationType(info as u32), info >> 32);
                 let value = match kind {
                     elf::R_X86_64_NONE => continue,
                     elf::R_X86_64_RELATIVE => Value::Relative(addend),
@@ -92,7 +91,7 @@ impl Reader<'_> {
                 slots.insert(slot, value);
             }
         }
-        self.relr(image, get(DT_RELR), get(DT_RELRSZ), &mut slots)?;
+        self.relr(image, get(elf::DT_RELR), get(elf::DT_RELRSZ), &mut slots)?;
         for (&slot, &value) in &slots {
             self.write_slot(image, slot, value)?;
         }
@@ -165,7 +164,11 @@ struct Names<'a> {
 
 impl Names<'_> {
     /// Name, info byte, section index and value of a dynamic symbol.
-    fn symbol(&self, image: &AnalysisImage, index: u64) -> Result<(String, u8, u16, u64)> {
+    fn symbol(
+        &self,
+        image: &AnalysisImage,
+        index: u64,
+    ) -> Result<(String, elf::SymbolInfo, elf::SymbolSection, u64)> {
         let broken = || {
             self.reader
                 .error("a relocation names a symbol outside the symbol table")
@@ -178,7 +181,8 @@ impl Names<'_> {
         let text = image.text.get(from..).ok_or_else(broken)?;
         let len = text.iter().position(|b| *b == 0).ok_or_else(broken)?;
         let name = String::from_utf8_lossy(&text[..len]).into_owned();
-        Ok((name, s[4], u16::from_le_bytes([s[6], s[7]]), value))
+        let section = elf::SymbolSection(u16::from_le_bytes([s[6], s[7]]));
+        Ok((name, elf::SymbolInfo(s[4]), section, value))
     }
 
     /// The value of a symbol; the inner error is the name of a missing import.
@@ -189,7 +193,7 @@ impl Names<'_> {
         addend: u64,
     ) -> Result<Result<Value, String>> {
         let (name, info, section, value) = self.symbol(image, index)?;
-        if info & 15 == elf::STT_GNU_IFUNC {
+        if info.st_type() == elf::STT_GNU_IFUNC {
             return Err(self
                 .reader
                 .error("code is chosen at load time (ifunc)")
@@ -199,7 +203,9 @@ impl Names<'_> {
             elf::SHN_ABS => Ok(Value::Constant(value.wrapping_add(addend))),
             elf::SHN_UNDEF => match self.exports.get(name.as_str()) {
                 Some(a) => Ok(Value::Relative(a.wrapping_add(addend))),
-                None if info >> 4 == elf::STB_WEAK || index == 0 => Ok(Value::Constant(addend)),
+                None if info.st_bind() == elf::STB_WEAK || index == 0 => {
+                    Ok(Value::Constant(addend))
+                }
                 None => Err(name),
             },
             _ => Ok(Value::Relative(value.wrapping_add(addend))),

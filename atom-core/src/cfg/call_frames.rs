@@ -59,10 +59,11 @@ fn read_rows(unwind: &UnwindTable<'_>, offset: u32) -> Option<Vec<Row>> {
             let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
                 return None;
             };
-            let is_usual = row.register(RETURN_ADDRESS) == RegisterRule::Offset(RETURN_OFFSET);
+            let is_usual =
+                row.register(RETURN_ADDRESS) == Some(RegisterRule::Offset(RETURN_OFFSET));
             let rbp_offset = match row.register(RBP) {
-                RegisterRule::Undefined | RegisterRule::SameValue => 0,
-                RegisterRule::Offset(at) => i32::try_from(at).ok().filter(|at| *at < 0)?,
+                None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => 0,
+                Some(RegisterRule::Offset(at)) => i32::try_from(at).ok().filter(|at| *at < 0)?,
                 _ => return None,
             };
             let is_known = is_usual && matches!(*register, RSP | RBP) && !is_signal;

@@ -34,7 +34,7 @@ pub(super) fn tables(image: &Image) -> Vec<Plt> {
                 ".plt" | ".plt.sec" | ".plt.got" | ".plt.bnd" | ".iplt"
             )
         })
-        .filter(|s| s.flags & 4 != 0 && s.size > 0)
+        .filter(|s| s.has_code() && s.size > 0)
         .filter_map(|s| {
             let bytes = image.bytes_at(s.address, s.size as usize)?;
             Plt::of(bytes, s.address)

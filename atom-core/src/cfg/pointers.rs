@@ -79,7 +79,7 @@ fn data_ranges(image: &Image) -> Vec<(u64, u64)> {
     let constants = image
         .sections
         .iter()
-        .filter(|s| s.flags & 6 == 2 && s.kind == elf::SHT_PROGBITS)
+        .filter(|s| s.is_loaded() && !s.has_code() && s.kind == elf::SHT_PROGBITS)
         .filter(|s| image.is_code(s.address))
         .map(|s| (s.address, s.size));
     segments.chain(constants).collect()
@@ -110,7 +110,7 @@ pub(super) fn has_info_tables(image: &Image, pointers: &[(u64, bool)]) -> bool {
     let in_text = pointers.iter().map(|p| p.0).filter(|p| {
         image
             .section_at(*p)
-            .is_none_or(|section| section.flags & 4 != 0)
+            .is_none_or(|section| section.has_code())
     });
     let (mut with, mut all) = (0, 0);
     for address in in_text {

@@ -166,7 +166,7 @@ pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
     let mut regions: Vec<_> = image
         .sections
         .iter()
-        .filter(|s| s.flags & 6 == 6 && s.kind == elf::SHT_PROGBITS && s.size > 0)
+        .filter(|s| s.is_loaded() && s.has_code() && s.kind == elf::SHT_PROGBITS && s.size > 0)
         .filter(|s| {
             image.is_code(s.address) && image.bytes_at(s.address, s.size as usize).is_some()
         })
@@ -341,7 +341,7 @@ fn initialisers(image: &Image) -> Vec<u64> {
 /// Names of the symbols that the dynamic loader binds to slots, by the addresses of the slots.
 pub fn imports(image: &Image) -> FxHashMap<u64, &str> {
     let mut imports = FxHashMap::default();
-    let binds = |kind| {
+    let binds = |kind: elf::RelocationType| {
         matches!(
             kind,
             elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64

@@ -4,8 +4,6 @@
 //! instructions does no harm. Instructions may overlap (by a jump over a `lock`
 //! prefix): each start is an instruction of its own.
 
-use object::elf::SHF_EXECINSTR;
-
 use super::open_tables::Examined;
 use super::uses::{Use, use_of};
 use crate::image::{Image, ImageDecoder};
@@ -101,8 +99,8 @@ pub(super) fn reaches_image(image: &Image, instruction: &crate::x86::Instruction
 impl Body {
     /// A computed address as a reference: what code does with it matters only in the text.
     fn computed(&self, image: &Image, instruction: &Instruction, address: u64) -> Ref {
-        let is_text = image.is_code(address)
-            && (image.section_at(address)).is_none_or(|s| s.flags & u64::from(SHF_EXECINSTR) != 0);
+        let is_text =
+            image.is_code(address) && (image.section_at(address)).is_none_or(|s| s.has_code());
         if !is_text {
             return Ref::Address(address);
         }

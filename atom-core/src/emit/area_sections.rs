@@ -45,7 +45,7 @@ fn headers<'a>(
     debug: &'a [DebugSection],
     out: &mut Output<'a>,
 ) {
-    out.change(E_TYPE, &elf::ET_EXEC.to_le_bytes());
+    out.change(E_TYPE, &elf::ET_EXEC.0.to_le_bytes());
     out.change(E_ENTRY, &0u64.to_le_bytes());
     let segments = [
         segment(elf::PF_X, 0, area.start..area.rw),
@@ -67,7 +67,7 @@ fn headers<'a>(
 }
 
 /// A program header (`PT_LOAD`). `flags` are given beside `PF_R`.
-fn segment(flags: u32, offset: u64, addresses: Range<u64>) -> ProgramHeader {
+fn segment(flags: elf::ProgramFlags, offset: u64, addresses: Range<u64>) -> ProgramHeader {
     let size = addresses.end - addresses.start;
     ProgramHeader {
         kind: elf::PT_LOAD,

@@ -392,13 +392,11 @@ impl<'a> Writer<'a> {
             }
             self.put_rx(place.strings, &strings.bytes);
         }
-        let mut set = |tag: u32, value: u64| {
-            let tag = i64::from(tag);
-            match dynamic.iter_mut().find(|d| d.0 == tag) {
+        let mut set =
+            |tag: elf::DynamicTag, value: u64| match dynamic.iter_mut().find(|d| d.0 == tag) {
                 Some(entry) => entry.1 = value,
                 None => dynamic.push((tag, value)),
-            }
-        };
+            };
         if let Some(strings) = &self.image.strings {
             set(elf::DT_STRTAB, place.strings);
             set(elf::DT_STRSZ, strings.bytes.len() as u64);
@@ -424,7 +422,7 @@ impl<'a> Writer<'a> {
             let at = theirs.wrapping_add(8 * i as u64).wrapping_sub(8);
             let symbolic = preinit_relocs(self.image).find(|r| i != 0 && r.address == at);
             if let Some(r) = symbolic {
-                let info = u64::from(r.symbol) << 32 | u64::from(r.kind);
+                let info = u64::from(r.symbol) << 32 | u64::from(r.kind.0);
                 for field in [slot, info, r.addend as u64] {
                     looked_up.extend(field.to_le_bytes());
                 }
@@ -434,7 +432,7 @@ impl<'a> Writer<'a> {
             if !self.image.kind.is_position_independent() {
                 continue;
             }
-            for field in [slot, u64::from(elf::R_X86_64_RELATIVE), *function] {
+            for field in [slot, u64::from(elf::R_X86_64_RELATIVE.0), *function] {
                 rela.extend(field.to_le_bytes());
             }
         }
@@ -442,7 +440,7 @@ impl<'a> Writer<'a> {
             let at = (place.early - place.data) as usize;
             let offset = u64::from_le_bytes(self.plan.data.read(at));
             let value = place.data + offset;
-            for field in [place.early, u64::from(elf::R_X86_64_RELATIVE), value] {
+            for field in [place.early, u64::from(elf::R_X86_64_RELATIVE.0), value] {
                 rela.extend(field.to_le_bytes());
             }
         }
@@ -467,12 +465,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the entries of the dynamic section, at their new place if they have one.
-    fn write_dynamic(&mut self, dynamic: &[(i64, u64)]) -> Result<()> {
+    fn write_dynamic(&mut self, dynamic: &[(elf::DynamicTag, u64)]) -> Result<()> {
         let place = self.placement;
         let bytes: Vec<u8> = dynamic
             .iter()
-            .chain(&[(0, 0)])
-            .flat_map(|(tag, value)| [tag.to_le_bytes(), value.to_le_bytes()].concat())
+            .chain(&[(elf::DT_NULL, 0)])
+            .flat_map(|(tag, value)| [tag.0.to_le_bytes(), value.to_le_bytes()].concat())
             .collect();
         if place.dynamic != 0 {
             self.put_rw(place.dynamic, &bytes);

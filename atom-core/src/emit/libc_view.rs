@@ -120,7 +120,7 @@ enum Cost {
 }
 
 fn cost(first: &ProgramHeader, second: &ProgramHeader, file_size: u64) -> Option<Cost> {
-    let writable = |p: &ProgramHeader| p.flags & elf::PF_W != 0;
+    let writable = |p: &ProgramHeader| p.flags.contains(elf::PF_W);
     let end = first.address.checked_add(first.mem_size)?;
     let reach = second.address & !(PAGE - 1);
     if second.address < end {

@@ -109,8 +109,8 @@ fn sort_key(p: &ProgramHeader) -> (u32, u64) {
 pub fn to_bytes(entries: &[ProgramHeader]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len() * 56);
     for p in entries {
-        out.extend(p.kind.to_le_bytes());
-        out.extend(p.flags.to_le_bytes());
+        out.extend(p.kind.0.to_le_bytes());
+        out.extend(p.flags.0.to_le_bytes());
         for field in [
             p.offset,
             p.address,

@@ -68,7 +68,7 @@ fn rename_original(facts: &Facts<'_>, table: &mut Table) {
             table.rename(i, &format!(".original{}", section.name));
             if section.kind == elf::SHT_NOTE {
                 table.headers[i][SH_TYPE..SH_TYPE + 4]
-                    .copy_from_slice(&elf::SHT_PROGBITS.to_le_bytes());
+                    .copy_from_slice(&elf::SHT_PROGBITS.0.to_le_bytes());
             }
         }
     }
@@ -200,15 +200,18 @@ fn symbols<'a>(
 /// their addresses are pads, and a breakpoint by name belongs in the new text.
 fn rename_old(symbols: &mut [u8], strings: &mut Vec<u8>, moved: &[MovedRange]) {
     for symbol in symbols.chunks_exact_mut(SYMBOL) {
-        let section = u16::from_le_bytes([symbol[6], symbol[7]]);
-        let is_code = matches!(symbol[4] & 15, elf::STT_FUNC | elf::STT_NOTYPE);
+        let section = elf::SymbolSection(u16::from_le_bytes([symbol[6], symbol[7]]));
+        let is_code = matches!(
+            elf::SymbolInfo(symbol[4]).st_type(),
+            elf::STT_FUNC | elf::STT_NOTYPE
+        );
         let address = field(symbol, 8);
         let is_moved = || {
             moved
                 .binary_search_by_key(&address, |range| range.old_start)
                 .is_ok()
         };
-        if !is_code || section == elf::SHN_UNDEF || section >= elf::SHN_LORESERVE || !is_moved() {
+        if !is_code || section == elf::SHN_UNDEF || section.0 >= elf::SHN_LORESERVE || !is_moved() {
             continue;
         }
         let name = u32::from_le_bytes([symbol[0], symbol[1], symbol[2], symbol[3]]) as usize;
@@ -232,7 +235,7 @@ fn rename_old(symbols: &mut [u8], strings: &mut Vec<u8>, moved: &[MovedRange]) {
 /// are shifted, and a debugger takes these for the file's: all others follow.
 fn shift_sections(facts: &Facts, table: &mut Table) {
     for header in &mut table.headers {
-        if field(header, SH_FLAGS) & u64::from(elf::SHF_ALLOC) != 0 {
+        if elf::SectionFlags(field(header, SH_FLAGS)).contains(elf::SHF_ALLOC) {
             let address = field(header, SH_ADDR).wrapping_add(facts.placed.layout.region.shift);
             header[SH_ADDR..SH_ADDR + 8].copy_from_slice(&address.to_le_bytes());
         }
@@ -242,9 +245,9 @@ fn shift_sections(facts: &Facts, table: &mut Table) {
 /// The same for symbols that have an address.
 fn shift_symbols(symbols: &mut [u8], shift: u64) {
     for symbol in symbols.chunks_exact_mut(SYMBOL).filter(|_| shift != 0) {
-        let section = u16::from_le_bytes([symbol[6], symbol[7]]);
-        let has_address = section != elf::SHN_UNDEF && section < elf::SHN_LORESERVE;
-        if has_address && symbol[4] & 15 != elf::STT_TLS {
+        let section = elf::SymbolSection(u16::from_le_bytes([symbol[6], symbol[7]]));
+        let has_address = section != elf::SHN_UNDEF && section.0 < elf::SHN_LORESERVE;
+        if has_address && elf::SymbolInfo(symbol[4]).st_type() != elf::STT_TLS {
             let address = field(symbol, 8).wrapping_add(shift);
             symbol[8..16].copy_from_slice(&address.to_le_bytes());
         }

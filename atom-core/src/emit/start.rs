@@ -24,7 +24,7 @@ use crate::x86::assembler::code_asm::*;
 use crate::x86::assembler::{IcedError, MemoryOperand};
 use crate::x86::{Code, Instruction, Register};
 
-use object::elf::{PF_R, PF_W, PF_X};
+use object::elf::{PF_R, PF_W, PF_X, ProgramFlags};
 
 use crate::PAGE;
 use crate::error::{Error, Result};
@@ -70,7 +70,7 @@ pub struct StartFacts {
     pub libc_header_count: u32,
     /// Address of the ELF header in memory, and the flags of its segment (`p_flags`); 0 if a static program
     /// does not map it.
-    pub header: (u64, u32),
+    pub header: (u64, ProgramFlags),
     /// The original entry point.
     pub original_entry: u64,
     /// New address of the original entry point.
@@ -403,7 +403,7 @@ fn correct_header(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Res
     const PROT_EXEC: u32 = 4;
     let (header, flags) = facts.header;
     let kept = [(PF_R, PROT_READ), (PF_W, PROT_WRITE), (PF_X, PROT_EXEC)];
-    let kept = kept.iter().filter(|(flag, _)| flags & flag != 0);
+    let kept = kept.iter().filter(|(flag, _)| flags.contains(*flag));
     let kept: u32 = kept.map(|(_, protection)| protection).sum();
     let mut end = a.create_label();
     address_of(a, Register::RDI, header)?;

@@ -1,6 +1,6 @@
 //! Section headers and symbols in the making.
 
-use object::elf;
+use object::elf::{self, SectionFlags, SectionType};
 
 use crate::analysis::{AnalysisImage, Symbol};
 
@@ -27,9 +27,9 @@ const SH_LINK: usize = 40;
 const SH_INFO: usize = 44;
 
 /// Flags of sections that are loaded.
-pub(super) const LOADED: u64 = elf::SHF_ALLOC as u64;
-pub(super) const LOADED_CODE: u64 = LOADED | elf::SHF_EXECINSTR as u64;
-pub(super) const LOADED_DATA: u64 = LOADED | elf::SHF_WRITE as u64;
+pub(super) const LOADED: SectionFlags = elf::SHF_ALLOC;
+pub(super) const LOADED_CODE: SectionFlags = SectionFlags(LOADED.0 | elf::SHF_EXECINSTR.0);
+pub(super) const LOADED_DATA: SectionFlags = SectionFlags(LOADED.0 | elf::SHF_WRITE.0);
 
 /// A symbol table in the making: a file's symbols, if it had any, and new ones behind them.
 pub(super) struct Symbols {
@@ -55,7 +55,7 @@ impl Symbols {
     pub fn add(&mut self, name: &str, address: u64, size: u64, section: usize) {
         self.bytes.extend((self.strings.len() as u32).to_le_bytes());
         // A global function: local symbols would have to precede all others.
-        self.bytes.push((elf::STB_GLOBAL << 4) | elf::STT_FUNC);
+        self.bytes.push((elf::STB_GLOBAL | elf::STT_FUNC).0);
         self.bytes.push(0);
         self.bytes.extend((section as u16).to_le_bytes());
         self.bytes.extend(address.to_le_bytes());
@@ -116,9 +116,9 @@ pub(super) struct NewSection<'n> {
     /// Its name.
     pub name: &'n str,
     /// Its type (`sh_type`).
-    pub kind: u32,
+    pub kind: SectionType,
     /// Its flags (`sh_flags`).
-    pub flags: u64,
+    pub flags: SectionFlags,
     /// Its address; 0 if it is not loaded.
     pub address: u64,
     /// File offset of its contents.
@@ -136,7 +136,7 @@ impl Default for NewSection<'_> {
         Self {
             name: "",
             kind: elf::SHT_PROGBITS,
-            flags: 0,
+            flags: SectionFlags(0),
             address: 0,
             offset: 0,
             size: 0,
@@ -259,9 +259,9 @@ impl Table {
     pub fn add(&mut self, section: &NewSection<'_>) -> usize {
         let mut header = Vec::with_capacity(HEADER);
         header.extend(self.name(section.name).to_le_bytes());
-        header.extend(section.kind.to_le_bytes());
+        header.extend(section.kind.0.to_le_bytes());
         for field in [
-            section.flags,
+            section.flags.0,
             section.address,
             section.offset,
             section.size,

@@ -16,7 +16,7 @@ pub struct Imports<'i> {
 impl<'i> Imports<'i> {
     /// Reads the dynamic relocations once.
     pub fn new(image: &'i Image) -> Self {
-        let binds = |kind| {
+        let binds = |kind: elf::RelocationType| {
             matches!(
                 kind,
                 elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64

@@ -129,15 +129,15 @@ pub(super) struct Marks {
 impl Marks {
     /// The marks of a file whose tables have been read.
     pub(super) fn of(image: &Image, is_dyn: bool) -> Self {
-        let has = |tag: u32| image.dynamic_value(tag).is_some();
-        let flags = image.dynamic_value(elf::DT_FLAGS_1).unwrap_or(0);
+        let has = |tag: elf::DynamicTag| image.dynamic_value(tag).is_some();
+        let flags = elf::DynamicFlags1(image.dynamic_value(elf::DT_FLAGS_1).unwrap_or(0));
         let loader = |s: &super::Symbol| s.is_exported && LOADER_SYMBOLS.contains(&s.name.as_str());
         Self {
             is_dyn,
             has_interpreter: image.interpreter.is_some(),
             has_entry: image.entry.is_some(),
             has_dynamic: !image.dynamic.is_empty(),
-            is_marked_program: flags & u64::from(elf::DF_1_PIE) != 0 || has(elf::DT_DEBUG),
+            is_marked_program: flags.contains(elf::DF_1_PIE) || has(elf::DT_DEBUG),
             has_name: has(elf::DT_SONAME),
             has_libraries: has(elf::DT_NEEDED),
             exports_loader: image.dynamic_symbols.iter().any(loader),

@@ -31,7 +31,7 @@ pub struct Label {
     pub address: u64,
 }
 
-type Entry<'a, 'd> = DebuggingInformationEntry<'a, 'a, Slice<'d>>;
+type Entry<'d> = DebuggingInformationEntry<Slice<'d>>;
 
 /// Deepest nesting of functions that is followed.
 const MAX_DEPTH: usize = 1000;
@@ -70,11 +70,10 @@ impl Found {
         prefix: &str,
     ) -> gimli::Result<()> {
         let mut entries = unit.entries();
-        let mut depth = 0isize;
         // Functions around the entry: depth and offset of the entry.
         let mut around: Vec<(isize, UnitOffset)> = Vec::new();
-        while let Some((step, entry)) = entries.next_dfs()? {
-            depth = depth.saturating_add(step);
+        while let Some(entry) = entries.next_dfs()? {
+            let depth = entry.depth();
             while around.last().is_some_and(|f| f.0 >= depth) {
                 around.pop();
             }
@@ -97,7 +96,7 @@ impl Found {
         &mut self,
         dwarf: &Dwarf<Slice<'_>>,
         unit: &Unit<Slice<'_>>,
-        entry: &Entry<'_, '_>,
+        entry: &Entry<'_>,
         function: Option<UnitOffset>,
         prefix: &str,
     ) -> gimli::Result<()> {
@@ -105,21 +104,21 @@ impl Found {
             let offset = offset.to_debug_info_offset(&unit.header);
             offset.map_or(usize::MAX, |o| o.0)
         };
-        let address = match entry.attr_value(gimli::DW_AT_low_pc)? {
+        let address = match entry.attr_value(gimli::DW_AT_low_pc) {
             Some(value) => dwarf.attr_address(unit, value)?.unwrap_or(0),
             None => 0,
         };
-        if let Some(name) = entry.attr_value(gimli::DW_AT_name)? {
+        if let Some(name) = entry.attr_value(gimli::DW_AT_name) {
             let name = dwarf.attr_string(unit, name)?;
             let name = name.to_string_lossy();
             if !name.starts_with(prefix) {
                 return Ok(());
             }
-            let number = |attribute| -> gimli::Result<u64> {
-                let value = entry.attr_value(attribute)?;
-                Ok(value.and_then(|v| v.udata_value()).unwrap_or(0))
+            let number = |attribute| {
+                let value = entry.attr_value(attribute);
+                value.and_then(|v| v.udata_value()).unwrap_or(0)
             };
-            let file = match entry.attr_value(gimli::DW_AT_decl_file)? {
+            let file = match entry.attr_value(gimli::DW_AT_decl_file) {
                 Some(AttributeValue::FileIndex(index)) => path(dwarf, unit, index),
                 Some(value) => value.udata_value().and_then(|i| path(dwarf, unit, i)),
                 None => None,
@@ -129,13 +128,13 @@ impl Found {
                 name: name.into_owned(),
                 function: function.unwrap_or_default(),
                 file: file.unwrap_or_default(),
-                line: u32::try_from(number(gimli::DW_AT_decl_line)?).unwrap_or(0),
-                column: u32::try_from(number(gimli::DW_AT_decl_column)?).unwrap_or(0),
+                line: u32::try_from(number(gimli::DW_AT_decl_line)).unwrap_or(0),
+                column: u32::try_from(number(gimli::DW_AT_decl_column)).unwrap_or(0),
                 address,
             };
             self.labels.insert(place(entry.offset()), label);
         } else if address != 0 {
-            let origin = match entry.attr_value(gimli::DW_AT_abstract_origin)? {
+            let origin = match entry.attr_value(gimli::DW_AT_abstract_origin) {
                 Some(AttributeValue::UnitRef(offset)) => place(offset),
                 Some(AttributeValue::DebugInfoRef(DebugInfoOffset(offset))) => offset,
                 _ => return Ok(()),
@@ -169,13 +168,13 @@ fn function_name(
     for _ in 0..MAX_REFERENCES {
         let entry = unit.entry(offset).ok()?;
         for attribute in [gimli::DW_AT_linkage_name, gimli::DW_AT_name] {
-            if let Ok(Some(name)) = entry.attr_value(attribute) {
+            if let Some(name) = entry.attr_value(attribute) {
                 let name = dwarf.attr_string(unit, name).ok()?;
                 return Some(name.to_string_lossy().into_owned());
             }
         }
         let origin = [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification];
-        let next = origin.iter().find_map(|a| entry.attr_value(*a).ok()?);
+        let next = origin.iter().find_map(|a| entry.attr_value(*a));
         match next? {
             AttributeValue::UnitRef(next) => offset = next,
             _ => return None,

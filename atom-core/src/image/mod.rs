@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use memmap2::UncheckedAdvice;
+use object::elf::{
+    self, DynamicTag, ProgramFlags, ProgramType, RelocationType, SectionFlags, SectionType,
+};
 
 use imports::CodeParameters;
 
@@ -41,18 +44,18 @@ pub struct Segment {
     /// Size in the file.
     pub file_size: u64,
     /// `PF_R | PF_W | PF_X`.
-    pub flags: u32,
+    pub flags: ProgramFlags,
 }
 
 impl Segment {
     /// True if the kernel maps the segment executable.
     pub fn is_executable(&self) -> bool {
-        self.flags & 1 != 0
+        self.flags.contains(elf::PF_X)
     }
 
     /// True if the kernel maps the segment writable.
     pub fn is_writable(&self) -> bool {
-        self.flags & 2 != 0
+        self.flags.contains(elf::PF_W)
     }
 }
 
@@ -60,9 +63,9 @@ impl Segment {
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramHeader {
     /// `PT_*`.
-    pub kind: u32,
+    pub kind: ProgramType,
     /// `PF_*`.
-    pub flags: u32,
+    pub flags: ProgramFlags,
     /// Offset in the file.
     pub offset: u64,
     /// Virtual address.
@@ -81,15 +84,27 @@ pub struct Section {
     /// Name.
     pub name: String,
     /// `sh_type`.
-    pub kind: u32,
+    pub kind: SectionType,
     /// `sh_flags`.
-    pub flags: u64,
+    pub flags: SectionFlags,
     /// Virtual address, 0 if it is not loaded.
     pub address: u64,
     /// Offset in the file.
     pub offset: u64,
     /// Size in bytes.
     pub size: u64,
+}
+
+impl Section {
+    /// True if the section is in memory while the program runs.
+    pub fn is_loaded(&self) -> bool {
+        self.flags.contains(elf::SHF_ALLOC)
+    }
+
+    /// True if the section has instructions.
+    pub fn has_code(&self) -> bool {
+        self.flags.contains(elf::SHF_EXECINSTR)
+    }
 }
 
 /// A symbol of `.symtab` or `.dynsym`.
@@ -119,17 +134,12 @@ pub struct Reloc {
     /// Virtual address of the slot.
     pub address: u64,
     /// `R_X86_64_*`.
-    pub kind: u32,
+    pub kind: RelocationType,
     /// Index into [`Image::dynamic_symbols`]; 0 means none.
     pub symbol: u32,
     /// The addend.
     pub addend: i64,
 }
-
-/// Size of the table of relative relocations in packed form, which `object` has no names for.
-pub(crate) const DT_RELRSZ: u32 = 35;
-/// Address of the table of relative relocations in packed form.
-pub(crate) const DT_RELR: u32 = 36;
 
 /// The section of the new text, by which an instrumented program is known.
 pub(crate) const NEW_TEXT: &str = ".text.atom";
@@ -162,7 +172,7 @@ pub struct Image {
     /// All dynamic relocations, those of the PLT included.
     pub relocs: Vec<Reloc>,
     /// Entries of the dynamic section: (tag, value).
-    pub dynamic: Vec<(i64, u64)>,
+    pub dynamic: Vec<(DynamicTag, u64)>,
     /// The strings of the output's dynamic section, if they are other ones: [`Image::expand_origin`].
     pub strings: Option<Strings>,
     /// The program interpreter that the object names (`PT_INTERP`).
@@ -183,11 +193,11 @@ impl Image {
 
     /// Address of the ELF header in memory, with the flags of its segment (`PF_R | PF_W | PF_X`); zeros if no
     /// segment holds it.
-    pub fn header_in_memory(&self) -> (u64, u32) {
+    pub fn header_in_memory(&self) -> (u64, ProgramFlags) {
         let size = size_of::<object::elf::FileHeader64<object::LittleEndian>>() as u64;
         let holds = |s: &&Segment| s.offset == 0 && s.file_size >= size;
         let segment = self.segments.iter().find(holds);
-        segment.map_or((0, 0), |s| (s.address, s.flags))
+        segment.map_or((0, ProgramFlags(0)), |s| (s.address, s.flags))
     }
 
     /// `len` bytes at a virtual address, as they are in the file.
@@ -259,7 +269,7 @@ impl Image {
     pub fn section_at(&self, address: u64) -> Option<&Section> {
         self.sections
             .iter()
-            .find(|s| s.flags & 2 != 0 && address >= s.address && address - s.address < s.size)
+            .find(|s| s.is_loaded() && address >= s.address && address - s.address < s.size)
     }
 
     /// The section with a name.
@@ -268,8 +278,7 @@ impl Image {
     }
 
     /// Value of a dynamic tag (`DT_*`).
-    pub fn dynamic_value(&self, tag: impl Into<i64>) -> Option<u64> {
-        let tag = tag.into();
+    pub fn dynamic_value(&self, tag: DynamicTag) -> Option<u64> {
         self.dynamic.iter().find(|d| d.0 == tag).map(|d| d.1)
     }
 

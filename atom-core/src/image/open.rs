@@ -14,9 +14,7 @@ use object::{Endianness, LittleEndian};
 
 use super::kind::Marks;
 use super::separate;
-use super::{
-    DT_RELR, DT_RELRSZ, Image, Interpreter, NEW_TEXT, ObjectKind, Reloc, Section, Segment, Symbol,
-};
+use super::{Image, Interpreter, NEW_TEXT, ObjectKind, Reloc, Section, Segment, Symbol};
 use crate::PAGE;
 use crate::error::{Error, Result};
 
@@ -140,7 +138,7 @@ fn check_identity(data: &[u8]) -> Result<()> {
     if data[4] != 2 || data[5] != 1 {
         return Err(not_elf("it is not a little-endian 64-bit ELF file"));
     }
-    let machine = u16::from_le_bytes([data[18], data[19]]);
+    let machine = elf::Machine(u16::from_le_bytes([data[18], data[19]]));
     if machine != elf::EM_X86_64 {
         let name = match machine {
             elf::EM_AARCH64 => "Arm (AArch64)".to_string(),
@@ -151,7 +149,7 @@ fn check_identity(data: &[u8]) -> Result<()> {
         };
         return Err(not_elf(&format!("it is built for {name}, not for x86-64")));
     }
-    match u16::from_le_bytes([data[16], data[17]]) {
+    match elf::FileType(u16::from_le_bytes([data[16], data[17]])) {
         elf::ET_EXEC | elf::ET_DYN => Ok(()),
         elf::ET_REL => Err(not_elf("it is an object file that has not been linked")
             .advice("link it to a program first")),
@@ -353,7 +351,7 @@ pub(super) fn read_symtab(data: &[u8]) -> Vec<Symbol> {
     read().unwrap_or_default()
 }
 
-fn read_dynamic(image: &Image) -> Vec<(i64, u64)> {
+fn read_dynamic(image: &Image) -> Vec<(elf::DynamicTag, u64)> {
     let Some(p) = image
         .program_headers
         .iter()
@@ -369,8 +367,8 @@ fn read_dynamic(image: &Image) -> Vec<(i64, u64)> {
     for chunk in bytes.chunks_exact(16) {
         let (entry, _) = object::pod::from_bytes::<elf::Dyn64<LittleEndian>>(chunk)
             .expect("a chunk is as large as an entry");
-        let tag = entry.d_tag(LittleEndian) as i64;
-        if tag == 0 {
+        let tag = entry.d_tag(LittleEndian);
+        if tag == elf::DT_NULL {
             break;
         }
         entries.push((tag, entry.d_val(LittleEndian)));
@@ -444,7 +442,7 @@ fn read_relocs(image: &Image) -> Result<Vec<Reloc>> {
         for section in image
             .sections
             .iter()
-            .filter(|s| s.kind == elf::SHT_RELA && s.flags & 2 != 0)
+            .filter(|s| s.kind == elf::SHT_RELA && s.is_loaded())
         {
             table(section.address, section.size)?;
         }
@@ -462,9 +460,10 @@ fn read_relocs(image: &Image) -> Result<Vec<Reloc>> {
     ) {
         table(address, size)?;
     }
-    if let (Some(address), Some(size)) =
-        (image.dynamic_value(DT_RELR), image.dynamic_value(DT_RELRSZ))
-    {
+    if let (Some(address), Some(size)) = (
+        image.dynamic_value(elf::DT_RELR),
+        image.dynamic_value(elf::DT_RELRSZ),
+    ) {
         // mold states an empty table at address 0.
         if size != 0 {
             let bytes = image

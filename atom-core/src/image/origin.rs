@@ -17,19 +17,15 @@ use object::elf;
 
 use super::Image;
 
-/// `DT_AUDIT` and `DT_DEPAUDIT`, which `object` has no names for.
-const DT_AUDIT: i64 = 0x6fff_fefc;
-const DT_DEPAUDIT: i64 = 0x6fff_fefb;
-
 /// Tags whose strings the loader expands.
-const EXPANDED: [i64; 7] = [
-    elf::DT_RUNPATH as i64,
-    elf::DT_RPATH as i64,
-    elf::DT_NEEDED as i64,
-    elf::DT_AUXILIARY as i64,
-    elf::DT_FILTER as i64,
-    DT_AUDIT,
-    DT_DEPAUDIT,
+const EXPANDED: [elf::DynamicTag; 7] = [
+    elf::DT_RUNPATH,
+    elf::DT_RPATH,
+    elf::DT_NEEDED,
+    elf::DT_AUXILIARY,
+    elf::DT_FILTER,
+    elf::DT_AUDIT,
+    elf::DT_DEPAUDIT,
 ];
 
 /// The two spellings; loaders take what follows the first one for the rest of the path.
@@ -62,7 +58,7 @@ impl Image {
     /// Names of the libraries that the object names, in its order.
     pub fn needed(&self) -> Vec<String> {
         let table = self.string_table().unwrap_or_default();
-        let needed = (self.dynamic.iter()).filter(|(tag, _)| *tag == i64::from(elf::DT_NEEDED));
+        let needed = (self.dynamic.iter()).filter(|(tag, _)| *tag == elf::DT_NEEDED);
         needed
             .filter_map(|(_, offset)| table.get(usize::try_from(*offset).ok()?..))
             .filter_map(|rest| rest.split(|b| *b == 0).next())

@@ -187,7 +187,7 @@ fn has_same_code(image: &Image, other: &[u8]) -> bool {
     let Ok(other) = object::File::parse(other) else {
         return false;
     };
-    let code = |s: &&super::Section| s.flags & u64::from(object::elf::SHF_EXECINSTR) != 0;
+    let code = |s: &&super::Section| s.has_code();
     let is_there = |s: &super::Section| {
         let found = other.section_by_name(&s.name);
         // Its contents are usually left out.

@@ -54,7 +54,7 @@ pub struct Variable {
     pub line: u32,
 }
 
-type Entry<'a, 'd> = DebuggingInformationEntry<'a, 'a, Slice<'d>>;
+type Entry<'d> = DebuggingInformationEntry<Slice<'d>>;
 
 /// Largest number of references that are followed from one entry to the next.
 const MAX_REFERENCES: usize = 64;
@@ -181,8 +181,7 @@ impl<'a, 'd> Reading<'a, 'd> {
 
     /// The unit around an offset in the section, and the offset within the unit.
     fn around(&self, place: gimli::DebugInfoOffset) -> Option<(Rc<Unit<Slice<'d>>>, UnitOffset)> {
-        let start =
-            |h: &UnitHeader<Slice<'d>>| h.offset().as_debug_info_offset().map_or(0, |o| o.0);
+        let start = |h: &UnitHeader<Slice<'d>>| h.offset().0;
         let number = self
             .headers
             .partition_point(|h| start(h) <= place.0)
@@ -228,11 +227,11 @@ impl<'a, 'd> Reading<'a, 'd> {
         for _ in 0..MAX_REFERENCES {
             let next = {
                 let entry = unit.entry(at).ok()?;
-                if let Some(value) = entry.attr_value(attribute).ok()? {
+                if let Some(value) = entry.attr_value(attribute) {
                     return Some((unit.clone(), value));
                 }
                 let origins = [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification];
-                let origin = origins.iter().find_map(|a| entry.attr_value(*a).ok()?)?;
+                let origin = origins.iter().find_map(|a| entry.attr_value(*a))?;
                 self.referred(&unit, origin)?
             };
             (unit, at) = next;
@@ -247,10 +246,9 @@ impl<'a, 'd> Reading<'a, 'd> {
         found: &mut Vec<Variable>,
     ) -> gimli::Result<()> {
         let mut entries = unit.entries();
-        let mut depth = 0isize;
         let mut scopes: Vec<Scope> = Vec::new();
-        while let Some((step, entry)) = entries.next_dfs()? {
-            depth = depth.saturating_add(step);
+        while let Some(entry) = entries.next_dfs()? {
+            let depth = entry.depth();
             while scopes.last().is_some_and(|s| s.depth >= depth) {
                 scopes.pop();
             }
@@ -265,7 +263,7 @@ impl<'a, 'd> Reading<'a, 'd> {
                 | gimli::DW_TAG_structure_type
                     if scopes.len() < MAX_DEPTH =>
                 {
-                    let name = entry.attr_value(gimli::DW_AT_name)?;
+                    let name = entry.attr_value(gimli::DW_AT_name);
                     scopes.push(Scope {
                         depth,
                         name: name.and_then(|n| self.text(unit, n)),
@@ -284,11 +282,11 @@ impl<'a, 'd> Reading<'a, 'd> {
     fn variable(
         &self,
         unit: &Rc<Unit<Slice<'d>>>,
-        entry: &Entry<'_, 'd>,
+        entry: &Entry<'d>,
         scopes: &[Scope],
         wanted: &Wanted,
     ) -> gimli::Result<Option<Variable>> {
-        let Some(location) = entry.attr_value(gimli::DW_AT_location)? else {
+        let Some(location) = entry.attr_value(gimli::DW_AT_location) else {
             return Ok(None);
         };
         let name = self
@@ -347,7 +345,7 @@ impl<'a, 'd> Reading<'a, 'd> {
                     self.text(&unit, value)
                 })
                 .unwrap_or_default();
-            let low = unit.entry(function)?.attr_value(gimli::DW_AT_low_pc)?;
+            let low = unit.entry(function)?.attr_value(gimli::DW_AT_low_pc);
             if let Some(low) = low {
                 function_address = self.dwarf.attr_address(unit, low)?.unwrap_or(0);
             }
@@ -441,7 +439,7 @@ impl<'a, 'd> Reading<'a, 'd> {
                     | gimli::DW_TAG_volatile_type
                     | gimli::DW_TAG_restrict_type
                     | gimli::DW_TAG_atomic_type => {
-                        let value = entry.attr_value(gimli::DW_AT_type).ok()??;
+                        let value = entry.attr_value(gimli::DW_AT_type)?;
                         self.referred(&of.unit, value)?
                     }
                     _ => return Some(of.clone()),
@@ -454,7 +452,7 @@ impl<'a, 'd> Reading<'a, 'd> {
 
     fn next_type(&self, of: &Type<'d>) -> Option<Type<'d>> {
         let value = of.unit.entry(of.at).ok()?.attr_value(gimli::DW_AT_type);
-        let (unit, at) = self.referred(&of.unit, value.ok()??)?;
+        let (unit, at) = self.referred(&of.unit, value?)?;
         Some(Type {
             unit,
             at,
@@ -472,7 +470,7 @@ impl<'a, 'd> Reading<'a, 'd> {
             if entry.tag() != gimli::DW_TAG_subrange_type {
                 continue;
             }
-            let number = |a| entry.attr_value(a).ok()?.and_then(|v| v.udata_value());
+            let number = |a| entry.attr_value(a).and_then(|v| v.udata_value());
             let count = number(gimli::DW_AT_count);
             let bound = number(gimli::DW_AT_upper_bound).map(|n: u64| n.wrapping_add(1));
             // A dimension of unknown size has neither attribute.
@@ -488,7 +486,7 @@ impl<'a, 'd> Reading<'a, 'd> {
         let of = self.plain(of)?;
         let (tag, bytes) = {
             let entry = of.unit.entry(of.at).ok()?;
-            let bytes = entry.attr_value(gimli::DW_AT_byte_size).ok()?;
+            let bytes = entry.attr_value(gimli::DW_AT_byte_size);
             (entry.tag(), bytes.and_then(|v| v.udata_value()))
         };
         match tag {
@@ -552,7 +550,7 @@ impl<'a, 'd> Reading<'a, 'd> {
                 if ![gimli::DW_TAG_member, gimli::DW_TAG_inheritance].contains(&entry.tag()) {
                     continue;
                 }
-                let value = |a| entry.attr_value(a).ok()?;
+                let value = |a| entry.attr_value(a);
                 let number = |a| value(a).and_then(|v: AttributeValue<Slice<'d>>| v.udata_value());
                 let Some(target) = value(gimli::DW_AT_type) else {
                     continue;

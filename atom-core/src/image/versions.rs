@@ -51,7 +51,10 @@ impl<'i> SymbolVersions<'i> {
         };
         let index = table.version_index(LittleEndian, SymbolIndex(symbol as usize));
         Some(SymbolVersion {
-            name: table.version(index).ok()?.map(|version| version.name()),
+            name: table
+                .version(index.index())
+                .ok()?
+                .map(|version| version.name()),
             is_hidden: index.is_hidden(),
         })
     }

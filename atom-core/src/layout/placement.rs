@@ -295,7 +295,7 @@ fn needs_new_dynamic(image: &Image, has_tool: bool) -> bool {
     if !image.is_started_by_loader() {
         return false;
     }
-    let lacks = |tag: u32| usize::from(image.dynamic_value(tag).is_none());
+    let lacks = |tag: elf::DynamicTag| usize::from(image.dynamic_value(tag).is_none());
     let mut wanted = 0;
     if image.is_lone {
         wanted += lacks(elf::DT_INIT);

@@ -83,7 +83,12 @@ fn look(path: &Path) -> Looked {
         memmem::find(&bytes, b"\0arch_prctl\0").is_some()
             && library
                 .imports()
-                .is_ok_and(|all| all.iter().any(|i| i.name() == b"arch_prctl"))
+                .is_ok_and(|mut all| {
+                    all.any(|i| {
+                        let is_it = |i: object::Import<'_>| matches!(i.name(), object::NameOrOrdinal::Name(n) if n == b"arch_prctl");
+                        i.is_ok_and(is_it)
+                    })
+                })
     };
     let needed = match library {
         object::File::Elf64(_) => needed(&bytes).unwrap_or_default(),
@@ -114,7 +119,7 @@ fn needed(bytes: &[u8]) -> Option<Vec<String>> {
     let strings = table.strings(endian, bytes, link).ok()?;
     let names = entries
         .iter()
-        .filter(|entry| entry.tag32(endian) == Some(object::elf::DT_NEEDED))
+        .filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED)
         .filter_map(|entry| entry.string(endian, strings).ok())
         .map(|name| String::from_utf8_lossy(name).into_owned());
     Some(names.collect())

@@ -129,14 +129,14 @@ impl Tool {
             .program_headers(endian, bytes)
             .map_err(damaged)?
             .iter()
-            .filter(|p| p.p_type(endian) == PT_LOAD && p.p_flags(endian) & PF_X != 0)
+            .filter(|p| p.p_type(endian) == PT_LOAD && p.p_flags(endian).contains(PF_X))
             .map(|p| {
                 let start = p.p_vaddr(endian);
                 start..start.saturating_add(p.p_memsz(endian))
             })
             .collect();
         let is_function = |flags: SymbolFlags<_, _>| match flags {
-            SymbolFlags::Elf { st_info, .. } => st_info & 15 == STT_FUNC,
+            SymbolFlags::Elf { st_info, .. } => st_info.st_type() == STT_FUNC,
             _ => false,
         };
         let mut exported = HashMap::new();

@@ -8,8 +8,6 @@ use atom_abi::StrRef;
 use atom_abi::host::{Context, Reg};
 use atom_abi::query::{SectionRecord, Sink, SymbolRecord, VariablePlace, VariableRecord};
 
-use object::elf;
-
 use super::host::text;
 use super::names::demangle;
 use super::process::{of_inst, process};
@@ -54,14 +52,14 @@ pub(super) extern "C" fn sections(
     let Some(session) = process(context).sessions.get(object as usize) else {
         return;
     };
-    let is_loaded = |s: &&Section| s.flags & u64::from(elf::SHF_ALLOC) != 0;
+    let is_loaded = |s: &&Section| s.is_loaded();
     for section in session.image.sections.iter().filter(is_loaded) {
         let record = SectionRecord {
             name: session.intern(&section.name),
             address: session.numbers.address(section.address),
             size: section.size,
-            flags: section.flags,
-            kind: section.kind,
+            flags: section.flags.0,
+            kind: section.kind.0,
             unused: 0,
         };
         sink(arg, &record);

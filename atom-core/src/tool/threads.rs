@@ -190,10 +190,7 @@ fn dynamic_starts(image: &Image) -> bool {
         return true;
     }
     let strings = image.dynamic_value(elf::DT_STRTAB).unwrap_or(0);
-    let needed = image
-        .dynamic
-        .iter()
-        .filter(|d| d.0 == i64::from(elf::DT_NEEDED));
+    let needed = image.dynamic.iter().filter(|d| d.0 == elf::DT_NEEDED);
     needed.into_iter().any(|&(_, offset)| {
         let name = strings.checked_add(offset).and_then(|at| image.rest_at(at));
         let name = name

@@ -99,11 +99,14 @@ impl<'a> Frames<'a> {
                 None => format!("{:x?}", bytes(e).slice()),
             },
         };
-        let registers = (0..34).map(|n| match row.register(Register(n)) {
-            RegisterRule::Expression(e) => format!("at {:x?}", bytes(&e).slice()),
-            RegisterRule::ValExpression(e) => format!("is {:x?}", bytes(&e).slice()),
-            rule => format!("{rule:?}"),
-        });
+        let registers =
+            (0..34).map(
+                |n| match row.register(Register(n)).unwrap_or(RegisterRule::Undefined) {
+                    RegisterRule::Expression(e) => format!("at {:x?}", bytes(&e).slice()),
+                    RegisterRule::ValExpression(e) => format!("is {:x?}", bytes(&e).slice()),
+                    rule => format!("{rule:?}"),
+                },
+            );
         Ok(Row {
             cfa,
             registers: registers.collect(),

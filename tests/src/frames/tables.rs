@@ -158,14 +158,20 @@ impl Tables {
             } => register(regs, r.0).wrapping_add_signed(*offset),
             CfaRule::Expression(e) => expression(e, None)?,
         };
-        let return_slot = match row.register(Register(16)) {
+        let return_slot = match row
+            .register(Register(16))
+            .unwrap_or(RegisterRule::Undefined)
+        {
             RegisterRule::Offset(n) => cfa.wrapping_add_signed(n),
             RegisterRule::Expression(e) => expression(&e, Some(cfa))?,
             other => return Err(format!("the return address has the rule {other:?}")),
         };
         let mut kept = [None; 6];
         for (slot, number) in kept.iter_mut().zip(KEPT) {
-            *slot = match row.register(Register(number)) {
+            *slot = match row
+                .register(Register(number))
+                .unwrap_or(RegisterRule::Undefined)
+            {
                 RegisterRule::Undefined | RegisterRule::SameValue => Some(register(regs, number)),
                 RegisterRule::Offset(n) => peek(cfa.wrapping_add_signed(n)),
                 RegisterRule::ValOffset(n) => Some(cfa.wrapping_add_signed(n)),

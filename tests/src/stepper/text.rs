@@ -55,7 +55,7 @@ impl Text {
             .program_headers(endian, &*data)
             .map_err(|e| fail(e.to_string()))?
         {
-            if ph.p_type(endian) == elf::PT_LOAD && ph.p_flags(endian) & elf::PF_X != 0 {
+            if ph.p_type(endian) == elf::PT_LOAD && ph.p_flags(endian).contains(elf::PF_X) {
                 let bytes = ph
                     .data(endian, &*data)
                     .map_err(|()| fail("a segment reaches beyond the file".into()))?;

@@ -70,8 +70,7 @@ pub fn data_of(program: &Path) -> Result<((u64, u64), bool)> {
     let fail = |e: String| Error::new("reading a program", e).file(program);
     let bytes = std::fs::read(program).map_err(|e| fail(e.to_string()))?;
     let file = object::File::parse(&*bytes).map_err(|e| fail(e.to_string()))?;
-    let writable =
-        |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & object::elf::PF_W != 0);
+    let writable = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(object::elf::PF_W));
     let segments = file.segments().filter(|s| writable(s.flags()));
     let bounds: Vec<(u64, u64)> = segments
         .map(|s| (s.address(), s.address() + s.size()))

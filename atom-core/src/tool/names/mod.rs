@@ -56,7 +56,7 @@ fn cpp(name: &str) -> Option<String> {
     let options = DemangleOptions::new().no_return_type();
     cpp_demangle::Symbol::new(name)
         .ok()?
-        .demangle(&options)
+        .demangle_with_options(&options)
         .ok()
 }
 
