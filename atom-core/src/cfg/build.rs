@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rayon::prelude::*;
 
 use super::addresses::Addresses;
+use super::discovered::Discovered;
 use super::evidence::Tested;
 use super::seeds::{self, FrameFacts, Seed};
 use super::text_data::TextData;
@@ -106,33 +107,28 @@ impl NewRefs {
 impl Cfg {
     /// Builds the graph of a program.
     pub fn build(image: &Image, frames: &FrameFacts) -> Result<Self> {
-        Self::build_keeping(image, frames, &Kept::new(), Returns::New)
+        let mut discovered = Discovered::new(image, frames, Returns::New);
+        Ok(discovered.graph(frames, &Kept::new()))
     }
+}
 
-    /// Builds the graph of a program; the procedures in `kept` stay in place and are not instrumented.
-    /// `returns` are the return addresses of procedures that need no particular ones.
-    pub fn build_keeping(
-        image: &Image,
-        frames: &FrameFacts,
-        kept: &Kept,
-        returns: Returns,
-    ) -> Result<Self> {
+impl<'a> Discovery<'a> {
+    /// Finds all code.
+    pub(super) fn complete(image: &'a Image, frames: &FrameFacts) -> Self {
         let mut read = BTreeSet::new();
         for is_last in [false, false, true] {
-            let mut discovery = Discovery::start(image, frames, read.clone());
+            let mut discovery = Self::start(image, frames, read.clone());
             discovery.run(frames);
             if is_last || !discovery.has_followed_data(&read) {
                 discovery.settle_doubtful();
-                return Ok(discovery.finish(frames, kept, returns));
+                return discovery;
             }
             // Data was taken for code, which may have led anywhere.
             read = discovery.data.into_read();
         }
         unreachable!("the last round returns")
     }
-}
 
-impl<'a> Discovery<'a> {
     /// Finds the seeds and follows control from each. Bytes at the addresses in `read` are known to be data.
     fn start(image: &'a Image, frames: &FrameFacts, read: BTreeSet<u64>) -> Self {
         let (seeds, (data_pointers, has_info_tables)) = rayon::join(

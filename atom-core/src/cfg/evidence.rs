@@ -23,6 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::build::{Discovery, region_end};
 use super::gaps::{Followed, KnownCode, is_all_padding, is_kernels};
 use super::jump_code::{self, JumpForm};
+use super::reaching::Reaching;
 use super::seeds::imports;
 use super::traverse::{Body, Ref, mark, reaches_image};
 use super::{ProcKind, jump_table, pointers};
@@ -119,9 +120,10 @@ impl Discovery<'_> {
         }
         // A table of labels, to which a jump of the procedure goes.
         let body = &self.bodies[i];
+        let reaching = Reaching::new(self.image, body);
         let by_pointer = |jump: &u64| {
             jump_code::form_of(self.image, body, *jump) == JumpForm::Pointer
-                && jump_code::dissect(self.image, body, *jump).is_none()
+                && jump_code::dissect(self.image, body, *jump, &reaching).is_none()
         };
         let mut jumps = body.indirect_jumps.iter().filter(|jump| by_pointer(jump));
         match self.stored.binary_search(&address) {

@@ -2,50 +2,35 @@
 
 use rayon::prelude::*;
 
-use super::build::Discovery;
+use super::discovered::Discovered;
 use super::jump_table::FoundTable;
-use super::obstacles::Described;
-use super::seeds::{FrameFacts, Seed};
+use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
-use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Returns, Status, Succ};
+use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::parallel::{self, AT_ONCE};
 use crate::x86::{ControlFlow, Inst, target_of};
 
-impl Discovery<'_> {
-    pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept, wish: Returns) -> Cfg {
-        let image = self.image;
-        self.bodies.par_iter_mut().for_each(|body| body.finish());
-        let (tables, described) = rayon::join(|| self.find_tables(usize::MAX), || self.described());
-        let reasons = self.obstacles(frames, &tables, &described, kept);
-        if !described.on_small_stacks {
-            self.unmark_described(&described, &tables);
-        }
-        let returns = self.returns(&described, wish);
-        self.mark_landing_pads(frames, &reasons, &returns);
-        let text_references = self.text_references();
-        self.mark_entries_from_opaque(&reasons);
-        self.mark_entries_from_unreached();
-        self.set_fragments();
-        self.clear_entries_between_parts();
-        let together = self.together(frames, &reasons);
-        let pointers = std::mem::take(&mut self.pointers);
-        let ends: Vec<u64> = frames.ranges.iter().map(|r| r.end).collect();
+impl Discovered<'_> {
+    /// The graph. The procedures in `kept` stay in place and are not instrumented. Instructions and names move to the graph,
+    /// so another graph needs [`Discovered::take_back`] before.
+    pub fn graph(&mut self, frames: &FrameFacts, kept: &Kept) -> Cfg {
+        self.keep(frames, kept);
+        let (image, reasons) = (self.discovery.image, &self.reasons);
         let mut cfg = Cfg {
             base: image.base,
-            together,
-            text_references,
+            together: self.discovery.together(frames, reasons),
+            text_references: self.text_references.clone(),
             ..Cfg::default()
         };
-        let gaps: Vec<Option<String>> = (0..self.seeds.len()).map(|i| self.gap(i)).collect();
-        let seeds = std::mem::take(&mut self.seeds);
+        let ends: Vec<u64> = frames.ranges.iter().map(|r| r.end).collect();
+        let seeds = &self.discovery.seeds;
         let region_ends: Vec<u64> = (0..seeds.len())
-            .map(|i| self.region_of(&seeds, i))
+            .map(|i| self.discovery.region_of(seeds, i))
             .collect();
-        // Each body is dropped as soon as its part is made, to save memory.
-        let parts: Vec<FlatProc> = std::mem::take(&mut self.bodies)
-            .into_par_iter()
+        let pointers = &self.discovery.pointers;
+        let parts: Vec<FlatProc> = (self.discovery.bodies.par_iter_mut())
             .with_max_len(AT_ONCE)
             .enumerate()
             .map(|(i, body)| {
@@ -58,7 +43,7 @@ impl Discovery<'_> {
                 };
                 let is_fragment = matches!(seeds[i].kind, ProcKind::Fragment(_));
                 let (insts, blocks) = match reasons[i] {
-                    None => blocks_of(image, *body, is_fragment),
+                    None => blocks_of(image, body, is_fragment),
                     Some(_) => Default::default(),
                 };
                 FlatProc {
@@ -74,20 +59,21 @@ impl Discovery<'_> {
         let mut first_insts = Vec::with_capacity(parts.len());
         let (mut first_inst, mut first_block) = (0, 0);
         cfg.procs.reserve_exact(parts.len());
-        let parts = parts.into_iter().zip(returns).zip(gaps);
-        for ((((part, returns), gap), seed), reason) in parts.zip(seeds).zip(reasons) {
-            let understood = gap.map_or(Status::Full, Status::Partial);
+        let facts = self.returns.iter().zip(&self.gaps).zip(reasons);
+        let seeds = self.discovery.seeds.iter_mut();
+        for ((part, ((returns, gap), reason)), seed) in parts.into_iter().zip(facts).zip(seeds) {
+            let understood = gap.clone().map_or(Status::Full, Status::Partial);
             let block_count = part.blocks.len() as u32;
             cfg.procs.push(Proc {
                 start: seed.start,
                 end: part.end,
-                name: seed.name,
+                name: seed.name.take(),
                 kind: seed.kind,
-                status: reason.map_or(understood, Status::Opaque),
+                status: reason.clone().map_or(understood, Status::Opaque),
                 first_block: BlockId(first_block),
                 block_count,
                 is_local: part.is_local,
-                returns,
+                returns: *returns,
                 is_go: seed.is_go,
                 go_origin: seed.go_origin,
             });
@@ -104,44 +90,30 @@ impl Discovery<'_> {
             ..block
         });
         cfg.index();
-        cfg.jump_tables = jump_tables(&cfg, tables);
+        cfg.jump_tables = jump_tables(&cfg, &self.tables);
         link_blocks(image, &mut cfg);
         cfg
     }
 
-    /// The return addresses of each body's calls. `wish` are those of procedures that need no particular ones.
-    fn returns(&self, described: &Described, wish: Returns) -> Vec<Returns> {
-        let of_body = |(i, seed): (usize, &Seed)| match seed.is_go {
-            true => Returns::New,
-            false if described.bodies.contains(&i) => Returns::Original,
-            false => wish,
-        };
-        self.seeds.iter().enumerate().map(of_body).collect()
-    }
-
-    /// Marks landing pads to which the unwinder comes by original addresses. A procedure that stays keeps its exception
-    /// table, and unwinding by original return addresses uses that table, too.
-    fn mark_landing_pads(
-        &mut self,
-        frames: &FrameFacts,
-        reasons: &[Option<String>],
-        returns: &[Returns],
-    ) {
-        for (range, pad) in &frames.landing_pads {
-            let owner = self.body_at(frames.ranges[*range].start);
-            if owner.is_some_and(|i| reasons[i].is_some() || returns[i] != Returns::New)
-                && let Some(i) = self.body_at(*pad)
-            {
-                self.bodies[i].add_mark(*pad, mark::INDIRECT);
+    /// Takes instructions and names back from a graph that [`Discovered::graph`] has made.
+    pub fn take_back(&mut self, cfg: Cfg) {
+        let bodies = self.discovery.bodies.par_iter_mut().with_max_len(AT_ONCE);
+        bodies.enumerate().for_each(|(i, body)| {
+            let insts = cfg.proc_insts(ProcId::from_index(i));
+            if !insts.is_empty() {
+                body.insts = cfg.insts[insts].to_vec();
             }
+        });
+        for (seed, proc) in self.discovery.seeds.iter_mut().zip(cfg.procs) {
+            seed.name = proc.name;
         }
     }
 }
 
 /// The tables whose jumps are known, with the numbers of the finished instructions.
-fn jump_tables(cfg: &Cfg, found: Vec<FoundTable>) -> Vec<JumpTable> {
+fn jump_tables(cfg: &Cfg, found: &[FoundTable]) -> Vec<JumpTable> {
     let mut tables: Vec<JumpTable> = found
-        .into_par_iter()
+        .par_iter()
         .filter_map(|t| {
             let mut targets = t.targets.clone();
             targets.sort_unstable();
@@ -170,11 +142,9 @@ struct FlatProc {
     blocks: Vec<Block>,
 }
 
-/// The instructions of a body in order, and its blocks.
-fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Block>) {
-    let Body {
-        marks, mut insts, ..
-    } = body;
+/// The instructions of a body in order, which are taken from it, and its blocks.
+fn blocks_of(image: &Image, body: &mut Body, is_fragment: bool) -> (Vec<Inst>, Vec<Block>) {
+    let (marks, mut insts) = (&body.marks, std::mem::take(&mut body.insts));
     let start = (body.start - image.base) as u32;
     let mark_at = |inst: &Inst| marks[(inst.offset - start) as usize];
     let mut leader: Vec<bool> = (insts.iter().map(|i| mark_at(i) & mark::LEADER != 0)).collect();

@@ -49,8 +49,11 @@ fn block_before(image: &Image, body: &Body, at: usize) -> Vec<Instruction> {
 }
 
 /// True if the instruction may change the register, which is a whole one of 64 bits.
-pub(super) fn may_change(i: &Instruction, register: Register) -> bool {
-    let mut factory = InstructionInfoFactory::new();
+pub(super) fn may_change(
+    factory: &mut InstructionInfoFactory,
+    i: &Instruction,
+    register: Register,
+) -> bool {
     let info = factory.info(i);
     info.used_registers().iter().any(|used| {
         used.register().full_register() == register
@@ -60,7 +63,8 @@ pub(super) fn may_change(i: &Instruction, register: Register) -> bool {
 
 /// The last instruction of `code`, nearest first, that may change a register: its place and itself.
 fn last_change(code: &[Instruction], register: Register) -> Option<(usize, &Instruction)> {
-    let changes = |(_, i): &(usize, &Instruction)| may_change(i, register);
+    let mut factory = InstructionInfoFactory::new();
+    let changes = |(_, i): &(usize, &Instruction)| may_change(&mut factory, i, register);
     code.iter().enumerate().find(changes)
 }
 

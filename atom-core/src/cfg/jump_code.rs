@@ -2,7 +2,7 @@
 //! entries the table has.
 
 use super::jump_base;
-use super::reaching::address_at;
+use super::reaching::Reaching;
 use super::traverse::Body;
 use crate::image::{Image, decoded};
 use crate::x86::jump_table::{
@@ -51,8 +51,13 @@ fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
         .ok()
 }
 
-/// How a jump uses a table, if it uses one.
-pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
+/// How a jump uses a table, if it uses one. `reaching` is the body's.
+pub(super) fn dissect(
+    image: &Image,
+    body: &Body,
+    jump: u64,
+    reaching: &Reaching<'_>,
+) -> Option<TableUse> {
     let at = index_of(image, body, jump)?;
     let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;
     if is_absolute_entry(&instruction) {
@@ -118,7 +123,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     let table = candidates
         .iter()
         .filter(|r| **r != Register::None)
-        .find_map(|r| address_at(image, body, load_at, r.full_register()));
+        .find_map(|r| reaching.address_at(load_at, r.full_register()));
     // What is added must be the table's address too, or certainly a label's.
     let by_label = jump_base::find(image, body, at, target).filter(|t| t.load == load.ip());
     if let Some(found) = by_label {
@@ -137,7 +142,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
         false => (terms?.into_iter().find(|r| *r != loaded)?, at),
     };
     let table = table.filter(|table| {
-        base == load.memory_base() || address_at(image, body, added_at, base) == Some(*table)
+        base == load.memory_base() || reaching.address_at(added_at, base) == Some(*table)
     });
     Some(TableUse {
         load: load.ip(),

@@ -17,6 +17,7 @@
 
 use super::addresses::Addresses;
 use super::jump_code::{JumpForm, dissect, form_of};
+use super::reaching::Reaching;
 use super::traverse::{Body, Ref, mark};
 use crate::image::Image;
 use crate::x86::{Instruction, Run, flow_of};
@@ -95,8 +96,9 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     let mut complete = true;
     let mut bounded = true;
     let mut depends = Dependencies::default();
+    let reaching = Reaching::new(image, body);
     for jump in &body.indirect_jumps {
-        let Some(use_) = dissect(image, body, *jump) else {
+        let Some(use_) = dissect(image, body, *jump, &reaching) else {
             complete &= form_of(image, body, *jump) == JumpForm::Pointer;
             continue;
         };

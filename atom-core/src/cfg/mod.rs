@@ -9,6 +9,7 @@
 mod addresses;
 mod build;
 pub mod call_frames;
+mod discovered;
 mod evidence;
 mod exits;
 mod flatten;
@@ -40,6 +41,7 @@ mod uses;
 mod v8;
 
 pub use self::object::Object;
+pub use discovered::Discovered;
 pub use numbers::Numbers;
 
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use super::jump_table::FoundTable;
 use super::returns::{self, Use};
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
-use super::{Kept, frame_tables, go_stack, v8};
+use super::{frame_tables, go_stack, v8};
 use crate::image::Image;
 use crate::x86::{ControlFlow, Inst};
 
@@ -64,7 +64,7 @@ pub(super) struct Described {
 }
 
 /// Why a procedure stays in place, for each body; the first reason found counts.
-type Reasons = Vec<Option<String>>;
+pub(super) type Reasons = Vec<Option<String>>;
 
 impl Discovery<'_> {
     /// Why a procedure stays in place, for each body. The return addresses of the procedures in
@@ -74,7 +74,6 @@ impl Discovery<'_> {
         frames: &FrameFacts,
         tables: &[FoundTable],
         described: &Described,
-        kept: &Kept,
     ) -> Reasons {
         let owners = TableOwners::new(self, tables);
         let read = self.read_bodies();
@@ -82,7 +81,7 @@ impl Discovery<'_> {
         let mut reasons: Reasons = bodies
             .map(|(i, body)| {
                 let is_go = self.seeds[i].is_go;
-                self.obstacle_before_code(body, kept)
+                self.obstacle_before_code(body)
                     .or_else(|| (!is_go).then(|| self.obstacle_in_return_addresses(body))?)
                     .or_else(|| self.obstacle_in_jumps(i, body, &owners, is_go))
                     .or_else(|| self.obstacle_in_evidence(i, &read))
@@ -134,7 +133,7 @@ impl Discovery<'_> {
     }
 
     /// Why a procedure stays in place whatever its indirect jumps do.
-    fn obstacle_before_code(&self, body: &Body, kept: &Kept) -> Option<String> {
+    fn obstacle_before_code(&self, body: &Body) -> Option<String> {
         let image = self.image;
         let (Some(first), Some(last)) = (body.insts.first(), body.insts.last()) else {
             return Some("no instruction could be decoded".to_string());
@@ -144,9 +143,6 @@ impl Discovery<'_> {
         let start = image.base + u64::from(first.offset);
         if image.is_header(start, span.into()) && body.insts.iter().any(in_header) {
             return Some("it lies in the headers of the file".to_string());
-        }
-        if let Some(reason) = kept.get(&body.start) {
-            return Some(reason.clone());
         }
         let (pc, reason) = body.obstacle.as_ref()?;
         Some(format!("{reason} at {pc:#x}"))

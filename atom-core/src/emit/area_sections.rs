@@ -18,7 +18,8 @@ use super::area::file_offset;
 use super::debug::DebugSection;
 use super::output::Output;
 use super::program_headers;
-use super::tables::{LOADED, LOADED_CODE, LOADED_DATA, NewSection, Symbols, Table};
+use super::symbols::Symbols;
+use super::tables::{LOADED, LOADED_CODE, LOADED_DATA, NewSection, Table};
 
 /// Offsets of fields in the ELF header.
 const E_TYPE: u64 = 16;

@@ -50,7 +50,7 @@ pub fn write<'a>(
         rw_offset: (layout.region.file_offset + rx_size).next_multiple_of(PAGE),
         relocs: Vec::new(),
     };
-    writer.out.put_original(image);
+    writer.out.grow(image.file.len() as u64);
     writer.old_text(&code.old)?;
     writer.go_module()?;
     writer.fill_rx(code.text);
@@ -649,7 +649,8 @@ impl<'a> Writer<'a> {
             rw_offset,
         };
         self.out.append(1, &self.plan.signature[..]);
-        sections::append(&facts, &mut self.out);
+        let unneeded = sections::append(&facts, &mut self.out);
+        self.out.put_original(self.image, &unneeded);
         self.out.append(1, appended::find(self.image));
         self.out.close();
         Ok(self.out)

@@ -25,6 +25,7 @@ mod sections;
 pub mod start;
 mod start_info;
 mod start_process;
+mod symbols;
 mod tables;
 
 pub use elf::write;

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::mpsc::{channel, sync_channel};
 
 use crate::PAGE;
@@ -41,7 +42,8 @@ enum Window {
 /// Contents of a part.
 enum Part<'a> {
     Bytes(Cow<'a, [u8]>),
-    Original(&'a Image),
+    /// Bytes of the original file, which have the same offset there.
+    Original(&'a Image, Range<usize>),
     Text(NewText<'a>),
 }
 
@@ -49,7 +51,7 @@ impl Part<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Original(image) => image.file.len() as u64,
+            Self::Original(_, range) => range.len() as u64,
             Self::Text(text) => text.size(),
         }
     }
@@ -76,10 +78,20 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Puts the original file at the start.
-    pub(super) fn put_original(&mut self, image: &'a Image) {
-        self.grow(image.file.len() as u64);
-        self.parts.push((0, Part::Original(image)));
+    /// Puts the original file at the start, with zeros in the place of the ranges that the output does not need.
+    pub(super) fn put_original(&mut self, image: &'a Image, unneeded: &[Range<u64>]) {
+        let mut unneeded = unneeded.to_vec();
+        unneeded.sort_by_key(|range| range.start);
+        let length = image.file.len() as u64;
+        let mut at = 0;
+        for range in unneeded.into_iter().chain([length..length]) {
+            if at < range.start {
+                let part = Part::Original(image, at as usize..range.start as usize);
+                self.parts.push((at, part));
+            }
+            at = at.max(range.end);
+        }
+        self.grow(length);
     }
 
     /// Puts the new text at an offset.
@@ -212,8 +224,8 @@ impl<'o, 'a> Windows<'o, 'a> {
             covered = (to.min(end) - start) as usize;
             match contents {
                 Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
-                Part::Original(image) => {
-                    overlay(&mut window, start, *offset, &image.file);
+                Part::Original(image, range) => {
+                    overlay(&mut window, start, *offset, &image.file[range.clone()]);
                     // The copied pages are not read again.
                     image.release_pages();
                 }

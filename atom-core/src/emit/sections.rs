@@ -5,6 +5,8 @@
 //! new `.eh_frame` describes old and new text and takes the name; the original section becomes
 //! `.eh_frame.original`.
 
+use std::ops::Range;
+
 use object::elf;
 
 use crate::image::{Image, NEW_TEXT};
@@ -12,9 +14,9 @@ use crate::layout::Placed;
 
 use super::debug::{self, DebugSection};
 use super::output::Output;
+use super::symbols::Symbols;
 use super::tables::{
-    LOADED, LOADED_CODE, LOADED_DATA, NewSection, SH_ADDR, SH_FLAGS, SH_TYPE, SYMBOL, Symbols,
-    Table, field,
+    LOADED, LOADED_CODE, LOADED_DATA, NewSection, SH_ADDR, SH_FLAGS, SH_TYPE, Table, field,
 };
 use crate::unwind::write::MovedRange;
 
@@ -36,22 +38,45 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Appends strings, symbols and the section header table to the file.
-pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
+/// Appends strings, symbols and the section header table to the file. Yields the ranges of the original file that the
+/// output does not need.
+pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) -> Vec<Range<u64>> {
     let Some(mut table) = Table::of(&facts.image().file) else {
-        return;
+        return Vec::new();
     };
-    rename_original(facts, &mut table);
+    let mut replaced = rename_original(facts, &mut table);
     move_strings(facts, &mut table);
     let (text, analysis_text) = add_sections(facts, &mut table);
-    symbols(facts, &mut table, out, [text, analysis_text]);
+    replaced.extend(symbols(facts, &mut table, out, [text, analysis_text]));
     table.add_debug(facts.debug, out);
     shift_sections(facts, &mut table);
     table.append(out);
+    unneeded(facts.image(), &replaced)
 }
 
-/// Gives other names to sections of the original that the output replaces, or that would mislead.
-fn rename_original(facts: &Facts<'_>, table: &mut Table) {
+/// Ranges of the original file with nothing but contents of the sections with these indexes.
+fn unneeded(image: &Image, replaced: &[usize]) -> Vec<Range<u64>> {
+    let range = |offset: u64, size: u64| offset..offset.saturating_add(size);
+    let headers = (image.program_headers.iter()).map(|p| range(p.offset, p.file_size));
+    let is_kept = |i: usize| !replaced.contains(&i) && image.sections[i].kind != elf::SHT_NOBITS;
+    let sections = (0..image.sections.len()).filter(|i| is_kept(*i));
+    let sections = sections.map(|i| range(image.sections[i].offset, image.sections[i].size));
+    let needed: Vec<_> = headers.chain(sections).collect();
+    let length = image.file.len() as u64;
+    let is_free = |range: &Range<u64>| {
+        let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        range.start < range.end && range.end <= length && !needed.iter().any(meets)
+    };
+    let replaced = replaced.iter().map(|i| &image.sections[*i]);
+    replaced
+        .map(|section| range(section.offset, section.size))
+        .filter(is_free)
+        .collect()
+}
+
+/// Gives other names to sections of the original that the output replaces, or that would mislead, and empties the latter if
+/// they are not loaded. Yields the indexes of those.
+fn rename_original(facts: &Facts<'_>, table: &mut Table) -> Vec<usize> {
     let sections = &facts.image().sections;
     if facts.placed.placement.unwind.is_some() {
         for (name, kept) in [
@@ -63,6 +88,7 @@ fn rename_original(facts: &Facts<'_>, table: &mut Table) {
             }
         }
     }
+    let mut empty = Vec::new();
     for (i, section) in sections.iter().enumerate() {
         if debug::misleads(&section.name) {
             table.rename(i, &format!(".original{}", section.name));
@@ -70,8 +96,13 @@ fn rename_original(facts: &Facts<'_>, table: &mut Table) {
                 table.headers[i][SH_TYPE..SH_TYPE + 4]
                     .copy_from_slice(&elf::SHT_PROGBITS.0.to_le_bytes());
             }
+            if !section.is_loaded() {
+                table.place(i, 0, 0);
+                empty.push(i);
+            }
         }
     }
+    empty
 }
 
 /// The strings of the dynamic section, if they moved.
@@ -145,41 +176,41 @@ fn add_sections(facts: &Facts<'_>, table: &mut Table) -> (usize, usize) {
     (text, analysis_text)
 }
 
-/// The original's symbols; an empty table if there are none.
-fn original_symbols(facts: &Facts<'_>, table: &Table) -> Symbols {
+/// The original's symbols, with other names for functions that moved; an empty table if there are none.
+fn original_symbols<'a>(facts: &Facts<'a>, table: &Table, moved: &[MovedRange]) -> Symbols<'a> {
     let image = facts.image();
     let contents = |i: usize| {
         let (offset, size) = table.range(i);
         let bytes = image.file.get(offset..offset.saturating_add(size));
-        bytes.unwrap_or_default().to_vec()
+        bytes.unwrap_or_default()
     };
     let index = image
         .sections
         .iter()
         .position(|s| s.kind == elf::SHT_SYMTAB);
     match index.map(|i| (i, table.link(i))) {
-        Some((i, link)) if link < image.sections.len() => Symbols {
-            bytes: contents(i),
-            strings: contents(link),
-            sections: Some((i, link)),
-        },
+        Some((i, link)) if link < image.sections.len() => {
+            Symbols::of(contents(i), contents(link), Some(i), |address| {
+                let found = moved.binary_search_by_key(&address, |range| range.old_start);
+                found.is_ok()
+            })
+        }
         _ => Symbols::new(),
     }
 }
 
 /// Appends the symbol table: the original's symbols and those of the new text. `sections` are the
-/// indexes of the new text and of the tool's code.
+/// indexes of the new text and of the tool's code. Yields the indexes of the original's sections that it replaces.
 fn symbols<'a>(
     facts: &Facts<'a>,
     table: &mut Table,
     out: &mut Output<'a>,
     [text, analysis_text]: [usize; 2],
-) {
+) -> Vec<usize> {
     let (cfg, layout) = (&facts.placed.object.cfg, &facts.placed.layout);
-    let mut symbols = original_symbols(facts, table);
-    let before = symbols.bytes.len();
     let moved = layout.moved_ranges(cfg);
-    rename_old(&mut symbols.bytes, &mut symbols.strings, &moved);
+    let mut symbols = original_symbols(facts, table, &moved);
+    let before = symbols.len();
     for range in &moved {
         let proc = cfg.proc_at(range.old_start).map(|p| cfg.proc(p));
         if let Some(name) = proc.and_then(|p| p.name.as_deref()) {
@@ -189,46 +220,11 @@ fn symbols<'a>(
     if let Some(analysis) = facts.placed.analysis {
         symbols.add_analysis(analysis, facts.placed.placement.analysis, analysis_text);
     }
-    if symbols.bytes.len() == before && layout.region.shift == 0 {
-        return;
+    if symbols.len() == before && layout.region.shift == 0 {
+        return Vec::new();
     }
-    shift_symbols(&mut symbols.bytes, layout.region.shift);
-    symbols.append(table, out);
-}
-
-/// The original's functions that moved get `original.` in front of their names: at
-/// their addresses are pads, and a breakpoint by name belongs in the new text.
-fn rename_old(symbols: &mut [u8], strings: &mut Vec<u8>, moved: &[MovedRange]) {
-    for symbol in symbols.chunks_exact_mut(SYMBOL) {
-        let section = elf::SymbolSection(u16::from_le_bytes([symbol[6], symbol[7]]));
-        let is_code = matches!(
-            elf::SymbolInfo(symbol[4]).st_type(),
-            elf::STT_FUNC | elf::STT_NOTYPE
-        );
-        let address = field(symbol, 8);
-        let is_moved = || {
-            moved
-                .binary_search_by_key(&address, |range| range.old_start)
-                .is_ok()
-        };
-        if !is_code || section == elf::SHN_UNDEF || section.0 >= elf::SHN_LORESERVE || !is_moved() {
-            continue;
-        }
-        let name = u32::from_le_bytes([symbol[0], symbol[1], symbol[2], symbol[3]]) as usize;
-        let Some(end) = strings
-            .get(name..)
-            .and_then(|s| s.iter().position(|b| *b == 0))
-        else {
-            continue;
-        };
-        if end == 0 {
-            continue;
-        }
-        let new = strings.len() as u32;
-        strings.extend(b"original.");
-        strings.extend_from_within(name..name + end + 1);
-        symbol[..4].copy_from_slice(&new.to_le_bytes());
-    }
+    symbols.shift(layout.region.shift);
+    symbols.append(table, out)
 }
 
 /// Where new text lies below the image, the addresses of the program headers
@@ -238,18 +234,6 @@ fn shift_sections(facts: &Facts, table: &mut Table) {
         if elf::SectionFlags(field(header, SH_FLAGS)).contains(elf::SHF_ALLOC) {
             let address = field(header, SH_ADDR).wrapping_add(facts.placed.layout.region.shift);
             header[SH_ADDR..SH_ADDR + 8].copy_from_slice(&address.to_le_bytes());
-        }
-    }
-}
-
-/// The same for symbols that have an address.
-fn shift_symbols(symbols: &mut [u8], shift: u64) {
-    for symbol in symbols.chunks_exact_mut(SYMBOL).filter(|_| shift != 0) {
-        let section = elf::SymbolSection(u16::from_le_bytes([symbol[6], symbol[7]]));
-        let has_address = section != elf::SHN_UNDEF && section.0 < elf::SHN_LORESERVE;
-        if has_address && elf::SymbolInfo(symbol[4]).st_type() != elf::STT_TLS {
-            let address = field(symbol, 8).wrapping_add(shift);
-            symbol[8..16].copy_from_slice(&address.to_le_bytes());
         }
     }
 }

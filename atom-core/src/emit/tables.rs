@@ -1,16 +1,12 @@
-//! Section headers and symbols in the making.
+//! Section headers in the making.
 
 use object::elf::{self, SectionFlags, SectionType};
-
-use crate::analysis::{AnalysisImage, Symbol};
 
 use super::debug::DebugSection;
 use super::output::Output;
 
 /// Size in bytes of a section header.
 const HEADER: usize = 64;
-/// Size in bytes of a symbol.
-pub(super) const SYMBOL: usize = 24;
 
 /// Offsets of fields in the ELF header.
 const E_SHOFF: usize = 40;
@@ -23,88 +19,13 @@ pub(super) const SH_FLAGS: usize = 8;
 pub(super) const SH_ADDR: usize = 16;
 const SH_OFFSET: usize = 24;
 const SH_SIZE: usize = 32;
-const SH_LINK: usize = 40;
-const SH_INFO: usize = 44;
+pub(super) const SH_LINK: usize = 40;
+pub(super) const SH_INFO: usize = 44;
 
 /// Flags of sections that are loaded.
 pub(super) const LOADED: SectionFlags = elf::SHF_ALLOC;
 pub(super) const LOADED_CODE: SectionFlags = SectionFlags(LOADED.0 | elf::SHF_EXECINSTR.0);
 pub(super) const LOADED_DATA: SectionFlags = SectionFlags(LOADED.0 | elf::SHF_WRITE.0);
-
-/// A symbol table in the making: a file's symbols, if it had any, and new ones behind them.
-pub(super) struct Symbols {
-    /// Symbols as they will stand in the file.
-    pub bytes: Vec<u8>,
-    /// Their names.
-    pub strings: Vec<u8>,
-    /// Indexes of the sections of symbols and of their names, if the file had them.
-    pub sections: Option<(usize, usize)>,
-}
-
-impl Symbols {
-    /// A table with nothing but its null symbol.
-    pub fn new() -> Self {
-        Self {
-            bytes: vec![0; SYMBOL],
-            strings: vec![0],
-            sections: None,
-        }
-    }
-
-    /// Adds a function.
-    pub fn add(&mut self, name: &str, address: u64, size: u64, section: usize) {
-        self.bytes.extend((self.strings.len() as u32).to_le_bytes());
-        // A global function: local symbols would have to precede all others.
-        self.bytes.push((elf::STB_GLOBAL | elf::STT_FUNC).0);
-        self.bytes.push(0);
-        self.bytes.extend((section as u16).to_le_bytes());
-        self.bytes.extend(address.to_le_bytes());
-        self.bytes.extend(size.to_le_bytes());
-        self.strings.extend(name.as_bytes());
-        self.strings.push(0);
-    }
-
-    /// Adds the tool's functions. `base` is the address at which the tool's address 0 lies, `section` the
-    /// index of the section of its code.
-    pub fn add_analysis(&mut self, analysis: &AnalysisImage, base: u64, section: usize) {
-        let is_code = |symbol: &&Symbol| symbol.is_function && symbol.address < analysis.data_start;
-        for symbol in analysis.symbols.iter().filter(is_code) {
-            self.add(&symbol.name, base + symbol.address, symbol.size, section);
-        }
-    }
-
-    /// Appends the tables, and points the sections to them.
-    pub fn append(self, table: &mut Table, out: &mut Output<'_>) {
-        let (size, strings_size) = (self.bytes.len() as u64, self.strings.len() as u64);
-        let offset = out.append(8, self.bytes);
-        let strings_offset = out.append(1, self.strings);
-        if let Some((symbols, strings)) = self.sections {
-            table.place(symbols, offset, size);
-            table.place(strings, strings_offset, strings_size);
-            return;
-        }
-        let strings = table.add(&NewSection {
-            name: ".strtab",
-            kind: elf::SHT_STRTAB,
-            offset: strings_offset,
-            size: strings_size,
-            align: 1,
-            ..NewSection::default()
-        });
-        let symbols = table.add(&NewSection {
-            name: ".symtab",
-            kind: elf::SHT_SYMTAB,
-            offset,
-            size,
-            align: 8,
-            entry_size: SYMBOL as u64,
-            ..NewSection::default()
-        });
-        let header = &mut table.headers[symbols];
-        header[SH_LINK..SH_LINK + 4].copy_from_slice(&(strings as u32).to_le_bytes());
-        header[SH_INFO..SH_INFO + 4].copy_from_slice(&1u32.to_le_bytes());
-    }
-}
 
 /// The number of 8 bytes at an offset of a header or symbol.
 pub(super) fn field(header: &[u8], at: usize) -> u64 {
@@ -153,7 +74,7 @@ pub(super) struct Table {
     /// Contents of the section of section names.
     names: Vec<u8>,
     /// Index of that section.
-    names_index: usize,
+    pub names_index: usize,
 }
 
 impl Table {
@@ -226,6 +147,17 @@ impl Table {
             field(header, SH_OFFSET) as usize,
             field(header, SH_SIZE) as usize,
         )
+    }
+
+    /// Index of the section of a symbol table's strings if that has no other use.
+    pub fn own_strings(&self, symbols: usize) -> Option<usize> {
+        let strings = self.link(symbols);
+        let header = self.headers.get(strings)?;
+        let is_loaded = SectionFlags(field(header, SH_FLAGS)).contains(LOADED);
+        let has_type = header[SH_TYPE..SH_TYPE + 4] == elf::SHT_STRTAB.0.to_le_bytes();
+        let is_shared = (0..self.headers.len()).any(|i| i != symbols && self.link(i) == strings);
+        let is_own = has_type && !is_loaded && !is_shared && strings != self.names_index;
+        is_own.then_some(strings)
     }
 
     /// Index of the section that a section refers to.

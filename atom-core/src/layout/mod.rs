@@ -9,7 +9,7 @@
 //! tables, the tool's code and data. No address changes from then on.
 
 use crate::cfg::seeds::FrameFacts;
-use crate::cfg::{Cfg, Kept, Object, Returns};
+use crate::cfg::{Discovered, Kept, Object, Returns};
 use crate::error::Result;
 use crate::image::{Image, ObjectKind};
 use crate::unwind::UnwindTable;
@@ -68,9 +68,10 @@ pub fn understand<'a>(
     returns: Returns,
 ) -> Result<(Object<'a>, Sites)> {
     let frames = FrameFacts::new(&unwind);
+    let mut discovered = Discovered::new(image, &frames, returns);
     let mut kept = Kept::new();
     loop {
-        let mut cfg = Cfg::build_keeping(image, &frames, &kept, returns)?;
+        let mut cfg = discovered.graph(&frames, &kept);
         let sites = Sites::new(image, &cfg, &MovedSet::all(&cfg));
         let unsound = left::unsound(image, &cfg, &sites);
         let homeless = &sites.homes.homeless;
@@ -92,6 +93,7 @@ pub fn understand<'a>(
             let reason = format!("the program looks its return addresses up in a table, and the call at {address:#x} cannot stay in place");
             (cfg.proc(proc).start, reason)
         }));
+        discovered.take_back(cfg);
     }
 }
 
