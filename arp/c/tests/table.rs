@@ -2,7 +2,7 @@
 use std::path::Path;
 
 fn text(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::fs::read_to_string(root.join(path)).expect(path)
 }
 
@@ -15,7 +15,7 @@ fn tests_of_the_table_exist() {
             continue;
         };
         let folder = if matches!(file, "misuse" | "programs" | "races") {
-            "arp-c/tests/library"
+            "arp/c/tests/library"
         } else {
             "arp/tests"
         };
@@ -28,7 +28,7 @@ fn tests_of_the_table_exist() {
 
 #[test]
 fn every_function_is_in_the_guide() {
-    let (guide, header) = (text("docs/arp.md"), text("arp-c/include/atomium_rp.h"));
+    let (guide, header) = (text("docs/arp.md"), text("arp/c/include/atomium_rp.h"));
     let mut functions = 0;
     for line in header
         .lines()

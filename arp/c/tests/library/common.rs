@@ -32,7 +32,7 @@ pub fn library() -> &'static Path {
         let status = Command::new(cargo)
             .args(["build", "--release", "--quiet"])
             .args(packages)
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
             .env("CARGO_TARGET_DIR", target)
             .status();
         assert!(status.expect("cargo runs").success());
