@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use tables::{grouped, grouped_decimal};
+use tables::{csv_field, grouped, grouped_decimal};
 
 use crate::Result;
 use crate::account::{Account, Figures};
@@ -190,7 +190,7 @@ impl Report {
         );
         let (calls, ticks) = (self.calls(), self.ticks());
         for line in &self.lines {
-            let (heading, name) = (quoted(&self.heading), quoted(&line.name));
+            let (heading, name) = (csv_field(&self.heading), csv_field(&line.name));
             let _ = write!(text, "{heading},{},{name}", line.number);
             let _ = match line.figures {
                 None => writeln!(text, ",0,,,,,,,"),
@@ -270,14 +270,6 @@ pub(crate) fn fitted<'a>(names: &[&'a str], width: Option<usize>) -> Vec<Cow<'a,
 pub(crate) fn width_of(names: &[Cow<'_, str>]) -> usize {
     let widest = names.iter().map(|name| tables::columns(name)).max();
     widest.unwrap_or(0).max(NAME_WIDTH)
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@
 //!
 //! - [`shorten`] makes one demangled C++ or Rust name fit a width.
 //! - [`shorten_all`] does so for a table: names that differ stay different.
-//! - [`column_widths`] fits the columns of a table to its width.
+//! - [`write_columns`] writes a table that fits a width.
+//! - [`csv_field`] makes a field of comma-separated values.
 //! - [`wrapped`] makes several lines of a long one.
 //! - [`grouped`] writes a number with commas.
 #![deny(missing_docs)]
 
+mod csv;
 mod excerpt;
 mod parse;
+mod print;
 mod reduce;
 mod unique;
 mod widths;
@@ -20,8 +23,9 @@ mod wrap;
 
 use std::borrow::Cow;
 
+pub use csv::csv_field;
+pub use print::{Column, write_columns};
 pub use unique::shorten_all;
-pub use widths::{Column, column_widths};
 pub use wrap::wrapped;
 
 /// The character that stands for parts which are left out.

@@ -5,7 +5,7 @@ const LEAST: usize = 12;
 
 /// What a column of a table needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Column {
+pub struct Need {
     /// Columns of the terminal that its widest cell takes.
     pub natural: usize,
     /// Columns that it must have: the title.
@@ -17,11 +17,11 @@ pub struct Column {
 /// The widths of all columns so that the table takes at most `width` columns of the terminal with `gap` in front of
 /// each, if that is possible without cutting numbers. Of the columns that can be shortened the widest ones give
 /// first.
-pub fn column_widths(columns: &[Column], gap: usize, width: usize) -> Vec<usize> {
-    let natural = |c: &Column| c.natural.max(c.least);
+pub fn column_widths(columns: &[Need], gap: usize, width: usize) -> Vec<usize> {
+    let natural = |c: &Need| c.natural.max(c.least);
     let fixed: usize = columns.iter().filter(|c| !c.is_flexible).map(natural).sum();
     let room = width.saturating_sub(fixed + gap * columns.len());
-    let at = |cap: usize, c: &Column| match c.is_flexible {
+    let at = |cap: usize, c: &Need| match c.is_flexible {
         true => natural(c).min(cap.max(LEAST).max(c.least)),
         false => natural(c),
     };
@@ -55,8 +55,8 @@ pub fn column_widths(columns: &[Column], gap: usize, width: usize) -> Vec<usize>
 mod tests {
     use super::*;
 
-    fn column(natural: usize, is_flexible: bool) -> Column {
-        Column {
+    fn column(natural: usize, is_flexible: bool) -> Need {
+        Need {
             natural,
             least: 4,
             is_flexible,

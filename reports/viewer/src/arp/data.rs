@@ -6,6 +6,7 @@ use std::path::Path;
 use ::arp::analyse::{Analysis, Figures, Label, Number};
 use ::arp::{Format, Histogram, Section};
 use serde_json::{Map, Value, json};
+use tables::csv_field;
 
 use super::rows::walk;
 use super::text::quantile_name;
@@ -195,14 +196,6 @@ fn context(analysis: &Analysis, index: usize, sets: &[usize]) -> Value {
     Value::Object(map)
 }
 
-/// A field of comma-separated values, in quotes if its text needs them.
-pub fn field(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.into(),
-    }
-}
-
 fn csv_figures(figures: &Figures) -> Vec<String> {
     let range = figures.range();
     vec![
@@ -220,8 +213,8 @@ fn csv_section(section: Option<&Section>) -> Vec<String> {
         None => vec![String::new(); 5],
         Some(s) => vec![
             s.kind.to_string(),
-            field(&s.name),
-            field(&s.file),
+            csv_field(&s.name).into_owned(),
+            csv_field(&s.file).into_owned(),
             number(s.line),
             number(s.end_line),
         ],

@@ -329,8 +329,8 @@ fn csv_diff(out: &mut dyn Write, args: &Diff, pair: &Pair<'_>, sets: &[usize]) -
             let mut fields = vec![
                 set.to_string(),
                 difference.section.0.to_string(),
-                data::field(&pair.name(difference.section)),
-                data::field(&path),
+                tables::csv_field(&pair.name(difference.section)).into_owned(),
+                tables::csv_field(&path).into_owned(),
             ];
             fields.extend(both(&|s| Some(s.total.to_string())));
             fields.push(difference.change(|s| s.total).to_string());

@@ -1,5 +1,6 @@
 //! Tables of text: numbers are aligned to the right, names to the left.
 
+use std::borrow::Cow;
 use std::io::{Result, Write};
 
 /// Rows of cells.
@@ -27,30 +28,20 @@ impl Table {
 
     /// Writes the table. Columns without any contents are left out.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let columns = self.heads.len();
-        let mut widths = vec![0; columns];
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
-            }
-        }
-        let used: Vec<_> = (0..columns).filter(|c| widths[*c] > 0).collect();
-        for (width, head) in widths.iter_mut().zip(&self.heads) {
-            *width = head.chars().count().max(*width);
-        }
-        for row in std::iter::once(&self.heads).chain(&self.rows) {
-            let mut line = String::new();
-            for &column in &used {
-                let (cell, width) = (&row[column], widths[column]);
-                let gap = if line.is_empty() { "" } else { "  " };
-                line.push_str(gap);
-                match column + self.names >= columns {
-                    true => line.push_str(&format!("{cell:<width$}")),
-                    false => line.push_str(&format!("{cell:>width$}")),
-                }
-            }
-            writeln!(out, "{}", line.trim_end())?;
-        }
-        Ok(())
+        let first_name = self.heads.len().saturating_sub(self.names);
+        let columns = self.heads.iter().enumerate().filter_map(|(i, head)| {
+            let cells = self.rows.iter().map(|row| Cow::Borrowed(&*row[i]));
+            let cells: Vec<Cow<'_, str>> = cells.collect();
+            cells
+                .iter()
+                .any(|cell| !cell.is_empty())
+                .then_some(tables::Column {
+                    head,
+                    cells,
+                    is_left: i >= first_name,
+                    is_flexible: false,
+                })
+        });
+        tables::write_columns(out, columns.collect(), 0, usize::MAX)
     }
 }

@@ -1,5 +1,6 @@
 //! Facts and grids as text for people, as comma-separated values and as JSON.
 
+use std::borrow::Cow;
 use std::io::{Result, Write};
 
 use profile::{FactValue, Profile};
@@ -7,8 +8,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::grid::{Cell, Grid};
 
-/// Spaces in front of each column.
-const GAP: usize = 2;
+/// Spaces in front of a table.
+const INDENT: usize = 2;
 
 /// Writes what ran and the facts, in lines of at most `width` columns.
 pub fn head(
@@ -90,42 +91,17 @@ pub fn grid(
         top => top.min(grid.rows.len()),
     };
     let rows = &grid.rows[..number];
-    let mut columns: Vec<Vec<String>> = (0..grid.heads.len())
-        .map(|i| {
-            let kind = grid.heads[i].kind;
-            let cells = rows.iter().map(|row| row[i].shown_as(profile, kind));
-            cells.collect()
-        })
-        .collect();
-    let needs: Vec<tables::Column> = (grid.heads.iter().zip(&columns))
-        .map(|(head, cells)| tables::Column {
-            natural: cells.iter().map(|c| tables::columns(c)).max().unwrap_or(0),
-            least: tables::columns(&head.name),
+    let columns = grid.heads.iter().enumerate().map(|(i, head)| {
+        let cells = rows.iter().map(|row| row[i].shown_as(profile, head.kind));
+        tables::Column {
+            head: &head.name,
+            cells: cells.map(Cow::Owned).collect(),
+            is_left: head.is_name(),
             is_flexible: matches!(head.kind, profile::Type::Text | profile::Type::Place),
-        })
-        .collect();
-    let widths = tables::column_widths(&needs, GAP, width.unwrap_or(usize::MAX));
-    for ((cells, need), width) in columns.iter_mut().zip(&needs).zip(&widths) {
-        if need.natural > *width {
-            let full: Vec<&str> = cells.iter().map(|c| &**c).collect();
-            let short = tables::shorten_all(&full, *width);
-            *cells = short.into_iter().map(|c| c.into_owned()).collect();
         }
-    }
-    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut text = String::new();
-        for ((cell, head), wide) in cells.zip(&grid.heads).zip(&widths) {
-            text.push_str(&match head.is_name() {
-                true => format!("{:GAP$}{cell:<wide$}", ""),
-                false => format!("{:GAP$}{cell:>wide$}", ""),
-            });
-        }
-        writeln!(to, "{}", text.trim_end())
-    };
-    line(&mut grid.heads.iter().map(|head| &*head.name))?;
-    for row in 0..number {
-        line(&mut columns.iter().map(|cells| &*cells[row]))?;
-    }
+    });
+    let width = width.unwrap_or(usize::MAX);
+    tables::write_columns(to, columns.collect(), INDENT, width)?;
     let left = grid.rows.len() - number;
     if left > 0 {
         let left = tables::grouped(left as u64);
@@ -136,19 +112,20 @@ pub fn grid(
 
 /// Writes a grid as comma-separated values.
 pub fn csv(to: &mut dyn Write, profile: &Profile, grid: &Grid, top: usize) -> Result<()> {
-    let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    };
-    let names: Vec<String> = grid.heads.iter().map(|h| quoted(h.name.clone())).collect();
+    let names: Vec<_> = grid
+        .heads
+        .iter()
+        .map(|h| tables::csv_field(&h.name))
+        .collect();
     writeln!(to, "{}", names.join(","))?;
     for row in grid
         .rows
         .iter()
         .take(if top == 0 { usize::MAX } else { top })
     {
-        let cells: Vec<String> = row.iter().map(|c| quoted(c.plain(profile))).collect();
-        writeln!(to, "{}", cells.join(","))?;
+        let cells: Vec<String> = row.iter().map(|c| c.plain(profile)).collect();
+        let fields: Vec<_> = cells.iter().map(|c| tables::csv_field(c)).collect();
+        writeln!(to, "{}", fields.join(","))?;
     }
     Ok(())
 }
