@@ -173,7 +173,7 @@ pub fn all() -> impl Iterator<Item = Event> {
     of_kernel
         .iter()
         .copied()
-        .chain(papi::all())
+        .chain(papi::all(plain))
         .chain(own.iter().copied())
 }
 

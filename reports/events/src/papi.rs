@@ -4,7 +4,6 @@
 //! one generic event, which the kernel knows how to program, or none. Without one, users count an exact or
 //! modelled event, or a raw code (`rNNN`) from the processor's manual.
 
-use crate::catalogue::plain;
 use crate::{Code, Event, Source};
 
 /// Preset, name of the kernel's event (empty: none), name of the substitute (empty: none), description.
@@ -47,21 +46,24 @@ const PRESETS: &[Row] = &[
     ("PAPI_FP_INS", "", "exact:fp-instructions", "Floating point instructions"),
 ];
 
-/// The presets as events.
-pub fn all() -> impl Iterator<Item = Event> {
-    PRESETS.iter().map(|&(name, kernel, offer, what)| Event {
-        name,
-        alias: None,
-        what,
-        source: Source::Hardware,
-        code: plain(kernel).map_or(Code::Nameless, |event| event.code),
-        offer: (!offer.is_empty()).then_some(offer),
-    })
+/// The presets as events. `plain` finds an event of the kernel by its name.
+pub fn all(plain: impl Fn(&str) -> Option<&'static Event>) -> impl Iterator<Item = Event> {
+    PRESETS
+        .iter()
+        .map(move |&(name, kernel, offer, what)| Event {
+            name,
+            alias: None,
+            what,
+            source: Source::Hardware,
+            code: plain(kernel).map_or(Code::Nameless, |event| event.code),
+            offer: (!offer.is_empty()).then_some(offer),
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::plain;
 
     #[test]
     fn what_is_meant_exists() {

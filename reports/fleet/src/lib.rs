@@ -11,6 +11,7 @@
 //! A file appears under its name when it is complete, and never changes afterwards. `docs/fleet.md` describes the columns.
 #![deny(missing_docs)]
 
+mod cells;
 mod error;
 mod partition;
 mod place;

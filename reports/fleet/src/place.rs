@@ -3,7 +3,7 @@
 use profile::{Column, Profile, Role, Table, Type};
 use rustc_hash::FxHashMap;
 
-use crate::rows::{NO_INTEGER, NO_TEXT, Names, integer};
+use crate::cells::{NO_INTEGER, NO_TEXT, Names, integer};
 use crate::schema::{INTEGERS, TEXTS};
 
 /// Columns of texts in the order of [`COLUMNS`](crate::schema::COLUMNS).

@@ -3,47 +3,12 @@
 //! What is the same in many rows that follow each other (the run, the table, the measure) is kept once for a *segment*.
 //! Texts are numbers of a list. So a million rows take 90 MB.
 
-use parquet::data_type::ByteArray;
 use profile::{By, Fact, FactValue, Profile, Scope, Table, Value};
-use rustc_hash::FxHashMap;
 
+use crate::cells::{NO_INTEGER, NO_TEXT, Names, integer};
 use crate::place::Places;
 use crate::run::Run;
 use crate::schema::{INTEGERS, SEGMENT_INTEGERS, SEGMENT_TEXTS, TEXTS};
-
-/// The number of a missing text.
-pub const NO_TEXT: u32 = u32::MAX;
-/// A missing integer. No measure has this value, as measures are not negative.
-pub const NO_INTEGER: i64 = i64::MIN;
-
-/// Texts, each with its number.
-#[derive(Default)]
-pub struct Names {
-    numbers: FxHashMap<Box<str>, u32>,
-    /// The texts by their numbers.
-    pub all: Vec<ByteArray>,
-}
-
-impl Names {
-    /// The number of a text.
-    pub fn number(&mut self, text: &str) -> u32 {
-        if let Some(known) = self.numbers.get(text) {
-            return *known;
-        }
-        let new = self.all.len() as u32;
-        self.all.push(ByteArray::from(text));
-        self.numbers.insert(text.into(), new);
-        new
-    }
-
-    /// The number of a text; [`NO_TEXT`] if it is missing or empty.
-    pub fn maybe(&mut self, text: Option<&str>) -> u32 {
-        match text {
-            None | Some("") => NO_TEXT,
-            Some(text) => self.number(text),
-        }
-    }
-}
 
 /// Rows that follow each other and agree in all columns of the segment.
 #[derive(Clone)]
@@ -210,11 +175,6 @@ impl Rows {
         self.integers[INTEGERS - 1].push(integer);
         self.floats.push(float);
     }
-}
-
-/// A number as an integer of the file; missing if it does not fit.
-pub fn integer(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(NO_INTEGER)
 }
 
 /// What a row of a table stands for, as profiles write it.

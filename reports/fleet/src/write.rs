@@ -12,7 +12,8 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::ColumnPath;
 
-use crate::rows::{NO_INTEGER, NO_TEXT, Rows};
+use crate::cells::{NO_INTEGER, NO_TEXT};
+use crate::rows::Rows;
 use crate::schema::{COLUMNS, Kind, Source, schema};
 
 /// Number of rows that are handed over at once.
