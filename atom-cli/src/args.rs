@@ -63,21 +63,21 @@ pub enum Command {
     /// List or clear the programs that `atom run` keeps
     Cache(crate::cache::Cache),
     /// Show how a program is understood: its procedures, blocks and instructions
-    Show(Show),
+    Show(viewer::show::Show),
     /// Show source and instructions of procedures with the counts of a profile
-    Annotate(crate::annotate::Annotate),
+    Annotate(viewer::annotate::Annotate),
     /// Report on logs of procedure entries and exits
-    Analyze(crate::analyze::Analyze),
+    Analyze(viewer::analyze::Analyze),
     /// Measure the clocks of this machine: granularity, cost, monotonicity
     Clocks(crate::clocks::Clocks),
     /// List what can be counted on this machine, and why the rest cannot
     Events(crate::events::Events),
     /// Look at profiles: print, add up, compare and export the results of any tool
-    Report(crate::profiles::Report),
+    Report(viewer::report::Report),
     /// Convert traces of the tool memtrace to text and to formats of simulators
-    Trace(crate::trace::Trace),
+    Trace(viewer::trace::Trace),
     /// Look at recorded kernels: show, compare, merge and convert .arp files
-    Arp(crate::arp::Arp),
+    Arp(viewer::arp::Arp),
 }
 
 /// What is instrumented, and how: the options that `atom APP` and `atom run` share.
@@ -242,19 +242,6 @@ pub struct Run {
 fn address(text: &str) -> Result<u64, String> {
     crate::spelling::number(text)
         .ok_or_else(|| "a number is wanted, such as 0x20000000".to_string())
-}
-
-/// Arguments of `atom show`.
-#[derive(ClapArgs)]
-pub struct Show {
-    /// The program: a linked ELF x86-64 file
-    pub app: PathBuf,
-    /// Show the blocks and instructions of this procedure
-    #[arg(long, value_name = "NAME|ADDRESS")]
-    pub proc: Option<String>,
-    /// Write JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ pub fn run(args: &Clocks) -> Result<()> {
         true => json(&all, rate),
         false => table(&all, rate, cores),
     };
-    crate::analyze::print(&text)
+    output::print(&text)
 }
 
 /// Ticks of the time-stamp counter per nanosecond, measured over `time`.

@@ -81,7 +81,7 @@ pub fn run(args: &Events) -> Result<()> {
         true => json(&rows),
         false => table(&rows),
     };
-    crate::analyze::print(&text)
+    output::print(&text)
 }
 
 /// One letter for each restriction that an event can have, `-` for the others.

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use atom_core::{Error, Result};
 use object::elf::PT_LOAD;
 use object::read::elf::{ElfFile64, ProgramHeader};
-
-use crate::cleanup;
+use output::temporary;
 
 /// The system's allocator, whose failures end the command.
 pub struct Allocator;
@@ -61,7 +60,7 @@ fn end() -> ! {
         "atom: out of memory\n  help: a smaller program, or fewer libraries (--own), needs less; \
          `ulimit -v` may set a limit\n",
     );
-    cleanup::remove_if_free();
+    temporary::remove_if_free();
     // SAFETY: ends the process at once; destructors could allocate.
     unsafe { libc::_exit(1) }
 }
@@ -93,7 +92,7 @@ pub fn report() {
 pub fn on_abort() {
     extern "C" fn aborted(_: libc::c_int) {
         tell("atom: the tool or the command has aborted; is the memory exhausted?\n");
-        cleanup::remove_if_free();
+        temporary::remove_if_free();
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(1) }
     }

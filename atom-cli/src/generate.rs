@@ -29,7 +29,7 @@ pub fn completions(args: &Completions) -> Result<()> {
         "atom",
         &mut text,
     );
-    crate::analyze::print(&String::from_utf8_lossy(&text))
+    output::print(&String::from_utf8_lossy(&text))
 }
 
 /// Writes manual pages: atom.1, and one for each subcommand.

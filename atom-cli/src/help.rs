@@ -39,7 +39,7 @@ pub fn list(args: &Tools) -> Result<()> {
     } else {
         text.push_str("`atom run TOOL --help` shows a tool's options.\n");
     }
-    crate::analyze::print(&text)
+    output::print(&text)
 }
 
 /// The name of the tool in a file: `icount` of `libicount.so`.
@@ -86,7 +86,7 @@ pub fn show(file: &Path, usage: &str) -> Result<()> {
         Some(Some(help)) => {
             let (summary, rest) = help.split_once('\n').unwrap_or((&help, ""));
             let text = format!("{name}: {summary}\n\nUsage: {usage}\n{rest}");
-            crate::analyze::print(&format!("{}\n", text.trim_end()))
+            output::print(&format!("{}\n", text.trim_end()))
         }
     }
 }

@@ -3,10 +3,7 @@
 //! This crate does everything that the libraries must not do: it prints, exits and
 //! writes files. Instrumenting itself is in `driver`, step by step.
 
-mod analyze;
-mod annotate;
 mod args;
-mod arp;
 mod cache;
 mod cleanup;
 mod clocks;
@@ -20,26 +17,23 @@ mod generate;
 mod help;
 mod message;
 mod misread;
-mod output;
-mod page;
-mod profiles;
-mod progress;
 mod report;
 mod request;
 mod run;
-mod show;
 mod source;
 mod spelling;
 mod steps;
 mod tool_code;
-mod trace;
-mod width;
 mod with;
 
 use std::process::ExitCode;
 
+use ::output;
 use atom_core::error::ErrorKind;
+use atom_core::image::Image;
 use clap::Parser;
+use output::progress;
+use viewer::{analyze, annotate, arp, show, trace};
 
 /// Exit code if the inserted code does not fit; documented in `docs/usage.md`.
 const TOO_LARGE: u8 = 3;
@@ -78,12 +72,12 @@ fn main() -> ExitCode {
         Some(args::Command::Completions(shell)) => generate::completions(shell).map(done),
         Some(args::Command::Man(man)) => generate::man(man).map(done),
         Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
-        Some(args::Command::Show(show)) => show::run(show).map(done),
+        Some(args::Command::Show(show)) => show_program(show).map(done),
         Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
         Some(args::Command::Events(events)) => events::run(events).map(done),
-        Some(args::Command::Report(report)) => profiles::run(report),
+        Some(args::Command::Report(report)) => viewer::report::run(report),
         Some(args::Command::Trace(trace)) => trace::run(trace).map(done),
         Some(args::Command::Arp(arp)) => arp::run(arp).map(done),
         None if args.run.gdb => debugger::run(&args.run, &words).map(done),
@@ -105,6 +99,12 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Runs `atom show`.
+fn show_program(args: &show::Show) -> atom_core::Result<()> {
+    let image = Image::read(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
+    show::run(args, &image)
 }
 
 /// Shows the options of the tool of `atom APP`.

@@ -1,6 +1,7 @@
-//! Messages of the command: errors, notes and numbers in them.
+//! Messages of the command: errors, and the notes that its views print too.
 
 use atom_core::Error;
+pub use output::message::{count, note, number};
 
 use crate::source;
 
@@ -17,33 +18,9 @@ fn error_text(error: &Error) -> String {
     }
 }
 
-/// Prints a note: something worth knowing that is no error.
-pub fn note(text: &str) {
-    eprintln!("atom: note: {text}");
-}
-
-/// A number with commas: `1,234,567`.
-pub fn number(n: u64) -> String {
-    tables::grouped(n)
-}
-
-/// A number and its noun: `1 block`, `2 blocks`.
-pub fn count(n: usize, noun: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{s}", number(n as u64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        let all = [0, 12, 999, 1000, 12345, 1234567].map(number);
-        assert_eq!(all, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
-        assert_eq!(count(1, "call"), "1 call");
-        assert_eq!(count(2000, "call"), "2,000 calls");
-    }
 
     #[test]
     fn advice_has_its_own_line() {

@@ -10,7 +10,7 @@ use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
-use crate::{find, output, source};
+use crate::{find, source};
 
 /// The shipped tool that adds no calls.
 const NO_CALLS: &str = "empty";
@@ -182,7 +182,7 @@ impl<'a> Request<'a> {
         let mut outputs: Vec<(&Path, &str)> = Vec::new();
         for (file, what) in wanted {
             let Some(file) = file else { continue };
-            output::check_target(file, &inputs)?;
+            output::file::check_target(file, &inputs)?;
             if let Some((_, other)) = outputs.iter().find(|o| o.0 == file) {
                 return Err(
                     Error::new("writing", format!("it is the name of {other} too"))

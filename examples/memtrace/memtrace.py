@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads a trace of the tool memtrace: prints a line for each reference, or is imported for `references`.
 
-The format is described in mem-trace/src/lib.rs.
+The format is described in reports/mem-trace/src/lib.rs.
 """
 
 import sys

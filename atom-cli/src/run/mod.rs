@@ -32,12 +32,13 @@ use clap::{Args as ClapArgs, CommandFactory};
 
 use crate::args::Choices;
 use crate::message::note;
-use crate::{exhausted, help, profiles, source};
+use crate::{exhausted, help, source};
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
 use record::Record;
 use store::Store;
+use viewer::report;
 use watch::{Asking, Wishes};
 
 /// Arguments of `atom run`.
@@ -196,7 +197,7 @@ fn instead(arguments: &Arguments) -> Result<Option<ExitCode>> {
                 .find_subcommand_mut("run")
                 .map(|run| run.render_help());
             let text = run.map_or(String::new(), |text| text.to_string());
-            return crate::analyze::print(&text).map(done);
+            return output::print(&text).map(done);
         }
         _ if !help::is_wanted(&arguments.tool_options) => return Ok(None),
         _ => {}
@@ -242,9 +243,9 @@ fn together(pairs: &[(PathBuf, PathBuf)]) -> Result<usize> {
     let fail =
         |path: &Path, e: String| Error::new("writing the report of all processes", e).file(path);
     let files: Vec<&Path> = pairs.iter().map(|(_, profile)| profile.as_path()).collect();
-    let (sum, number) = profiles::together::sum(&files)?;
+    let (sum, number) = report::together::sum(&files)?;
     let mut text = Vec::new();
-    profiles::write_report(&mut text, &sum, number).map_err(|e| fail(report, e.to_string()))?;
+    report::write_report(&mut text, &sum, number).map_err(|e| fail(report, e.to_string()))?;
     for (file, bytes) in [(report, text), (profile, sum.to_bytes())] {
         replace(file, &bytes).map_err(|e| fail(file, e.to_string()))?;
     }
@@ -277,8 +278,8 @@ fn add_line(processes: &Processes, line: &str) -> Result<()> {
     let at: usize = head.map(|line| line.len() + 1).sum();
     let (head, rest) = text.split_at(at.min(text.len()));
     replace(report, format!("{head}{line}\n{rest}").as_bytes()).map_err(|e| fail(e.to_string()))?;
-    let mut profile = profiles::read(file)?;
-    profile.facts.push(profiles::text_fact("time", line));
+    let mut profile = report::read(file)?;
+    profile.facts.push(report::text_fact("time", line));
     replace(file, &profile.to_bytes()).map_err(|e| fail(e.to_string()))
 }
 

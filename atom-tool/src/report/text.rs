@@ -1,10 +1,9 @@
 //! A report for people: aligned columns, digits in groups of three, names shortened to the width.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use tables::{Column, column_widths, columns, grouped, shorten_all};
+use tables::{Column, columns, grouped};
 
 use super::unseen::Unseen;
 use super::{Cell, Readers, Report, Table, shown as show};
@@ -76,16 +75,8 @@ fn head(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
     Ok(())
 }
 
-/// Spaces in front of each column.
-const GAP: usize = 2;
-
-/// A column as it is shown.
-struct Shown {
-    /// One text for each row.
-    cells: Vec<Cow<'static, str>>,
-    /// Texts are aligned at their left end.
-    is_left: bool,
-}
+/// Spaces in front of a table.
+const INDENT: usize = 2;
 
 fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<()> {
     writeln!(to, "\n{}", table.title)?;
@@ -93,25 +84,13 @@ fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<
         0 => table.rows.len(),
         rows => rows.min(table.rows.len()),
     };
-    let mut shown: Vec<Shown> = (0..table.columns.len())
-        .map(|i| column(&table.rows[..number], i))
-        .collect();
-    let widths = fit(&mut shown, table, extent.width);
-    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut text = String::new();
-        for ((cell, column), wide) in cells.zip(&shown).zip(&widths) {
-            // Writing to a string cannot fail.
-            let _ = match column.is_left {
-                true => write!(text, "{:GAP$}{cell:<wide$}", ""),
-                false => write!(text, "{:GAP$}{cell:>wide$}", ""),
-            };
-        }
-        writeln!(to, "{}", text.trim_end())
+    let shown = table.columns.iter().enumerate();
+    let shown = shown.map(|(i, described)| column(table, i, described.name, number));
+    let width = match extent.width {
+        0 => usize::MAX,
+        width => width,
     };
-    line(&mut table.columns.iter().map(|column| column.name))?;
-    for row in 0..number {
-        line(&mut shown.iter().map(|column| &*column.cells[row]))?;
-    }
+    tables::write_columns(to, shown.collect(), INDENT, width)?;
     let left = table.rows.len() - number + table.left_out;
     if left > 0 {
         writeln!(
@@ -123,46 +102,29 @@ fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<
     Ok(())
 }
 
-/// A column of these rows, with its texts in full.
-fn column(rows: &[Vec<Cell>], at: usize) -> Shown {
-    let cells = rows.iter().map(|row| row.get(at).unwrap_or(&Cell::Empty));
-    let is_left = cells.clone().any(|cell| match cell {
+/// A column of a table's first rows, with its texts in full.
+fn column<'t>(table: &'t Table, at: usize, head: &'t str, rows: usize) -> Column<'t> {
+    let cells = |rows: usize| {
+        let rows = table.rows[..rows].iter();
+        rows.map(move |row| row.get(at).unwrap_or(&Cell::Empty))
+    };
+    let is_left = cells(rows).any(|cell| match cell {
         Cell::Text(_) | Cell::Place { .. } => true,
         // Addresses of libraries begin with a name.
         Cell::Address(at) => Address(*at).object().is_some(),
         _ => false,
     });
-    let cells = cells.map(|cell| match cell {
+    let texts = cells(rows).map(|cell| match cell {
         Cell::Text(text) => text.clone(),
         other => Cow::Owned(show(other).into_owned()),
     });
-    Shown {
-        cells: cells.collect(),
+    Column {
+        head,
+        cells: texts.collect(),
         is_left,
+        is_flexible: cells(table.rows.len())
+            .any(|cell| matches!(cell, Cell::Text(_) | Cell::Place { .. })),
     }
-}
-
-/// Shortens names and source positions so that the table fits a width. Returns the widths of its columns.
-fn fit(shown: &mut [Shown], table: &Table, width: usize) -> Vec<usize> {
-    let needs = shown.iter().enumerate().map(|(i, column)| Column {
-        natural: column.cells.iter().map(|c| columns(c)).max().unwrap_or(0),
-        least: columns(table.columns[i].name),
-        is_flexible: table
-            .rows
-            .iter()
-            .any(|row| matches!(row.get(i), Some(Cell::Text(_) | Cell::Place { .. }))),
-    });
-    let needs: Vec<Column> = needs.collect();
-    let widths = column_widths(&needs, GAP, if width == 0 { usize::MAX } else { width });
-    for ((column, need), width) in shown.iter_mut().zip(&needs).zip(&widths) {
-        if need.natural > *width {
-            let full: Vec<&str> = column.cells.iter().map(|c| &**c).collect();
-            let short = shorten_all(&full, *width);
-            let short = short.into_iter().map(|text| Cow::Owned(text.into_owned()));
-            column.cells = short.collect();
-        }
-    }
-    widths
 }
 
 #[cfg(test)]

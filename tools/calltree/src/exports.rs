@@ -8,7 +8,7 @@ use atom_tool::prelude::*;
 use call_tree::callgrind::{Call, Function, Functions};
 use call_tree::{CallTree, Frame, Measure, Node};
 
-use crate::report::Found;
+use crate::found::Found;
 
 /// What the files show.
 pub struct Export<'a> {

@@ -5,6 +5,7 @@
 //! options and output.
 
 mod exports;
+mod found;
 mod report;
 mod stubs;
 

@@ -7,6 +7,7 @@
 mod afl;
 mod columns;
 mod files;
+mod kind;
 mod lines;
 mod marks;
 mod packed;

@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use atom_tool::prelude::*;
 use leb128::next;
 
+use crate::kind::Kind;
 use crate::packed::{self, Line};
-use crate::report::Kind;
 
 /// A block with code of a line. The order of parts is the order of rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,6 +8,7 @@ use coverage::{Block, Branch, Coverage, File, Function};
 
 use crate::columns::{self, BLOCKS_COLUMN};
 use crate::files::{self, Exports};
+use crate::kind::Kind;
 use crate::lines::{FilePart, Lines};
 use crate::marks::Seen;
 use crate::packed::{self, Head, Line};
@@ -25,31 +26,6 @@ enum Blocks {
     Counted(Vec<u64>, Counters<2>),
     /// Each 0 or 1. Ways of branches that have marks follow.
     Marked(Vec<u8>),
-}
-
-/// What the rows of a table count: executions, or whether there were any.
-#[derive(Clone, Copy)]
-pub struct Kind {
-    pub is_counted: bool,
-}
-
-impl Kind {
-    /// A column with the name for counts, or the one for marks. Marks of several runs are not added: the largest is 1
-    /// if it was executed in one of them.
-    const fn column(self, counts: &'static str, marks: &'static str, unit: &'static str) -> Column {
-        match self.is_counted {
-            true => Column::count(counts, unit),
-            false => Column::count(marks, unit).sum(Sum::Max),
-        }
-    }
-
-    /// The sum of two values of one source line, or of one function.
-    pub fn sum(self, a: u64, b: u64) -> u64 {
-        match self.is_counted {
-            true => a + b,
-            false => a.max(b),
-        }
-    }
 }
 
 /// What the report is made of.

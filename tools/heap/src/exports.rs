@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use atom_tool::prelude::*;
 use call_tree::{CallTree, Frame, Measure, Node};
 
-use crate::report::{Found, Path};
+use crate::found::{Found, Path};
 
 /// A place must have one of this many parts of the bytes to stand in the tree for itself.
 const SMALLEST: u64 = 100;

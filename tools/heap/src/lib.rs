@@ -6,6 +6,7 @@
 
 mod calls;
 mod exports;
+mod found;
 mod live;
 mod points;
 mod report;
@@ -70,7 +71,7 @@ fn end(
     let ticks = atom_tool::clocks::time_stamp()
         .saturating_sub(heap.origin)
         .max(1);
-    let found = report::Found {
+    let found = found::Found {
         heap,
         tree,
         sites: sites::Places { procs, calls },

@@ -10,7 +10,7 @@ use atom_tool::{Site, Sites, output};
 
 use crate::live::Range;
 use crate::picture::PARTS;
-use crate::report::{Sum, Sums, grouped};
+use crate::sums::{Sum, Sums, grouped};
 
 const WIDTH: usize = 1024;
 const HEIGHT: u64 = 120;

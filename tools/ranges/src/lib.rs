@@ -13,6 +13,7 @@ mod picture;
 mod points;
 mod report;
 mod spec;
+mod sums;
 mod tally;
 
 use std::sync::OnceLock;

@@ -11,33 +11,8 @@ use crate::html::Page;
 use crate::live::{self, Range};
 use crate::model::{self, OperandTag};
 use crate::points::{AllRows, CodeSite, Operand};
+use crate::sums::{Sum, Sums, grouped};
 use crate::{TOLD, Told, tally};
-
-/// Counts of the references to a range.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Sum {
-    pub loads: u64,
-    pub stores: u64,
-    pub bytes: u64,
-    pub misses: u64,
-}
-
-impl Sum {
-    fn add(&mut self, other: Self) {
-        self.loads += other.loads;
-        self.stores += other.stores;
-        self.bytes += other.bytes;
-        self.misses += other.misses;
-    }
-
-    fn references(self) -> u64 {
-        self.loads + self.stores
-    }
-
-    fn cells(self) -> [Cell; 4] {
-        [self.loads, self.stores, self.bytes, self.misses].map(Cell::from)
-    }
-}
 
 /// Number of ranges, which does not grow with the number of runs.
 const RANGES: Column = Column::count("data ranges", "ranges").sum(atom_tool::report::Sum::Max);
@@ -49,9 +24,6 @@ const MEASURES: [Column; 4] = [
     Column::bytes("bytes"),
     Column::count("misses", "misses"),
 ];
-
-/// The sums of each range at each instruction.
-pub type Sums = BTreeMap<(u32, u32), Sum>;
 
 /// Adds up the counts of all threads, by range and number of the instruction.
 fn sums(rows: AllRows, operands: &[Operand]) -> Sums {
@@ -312,30 +284,6 @@ fn by_code(
         let (code, range) = (name(code_names, code), name(names, range));
         table.row([loads, stores, bytes, misses, code.into(), range.into()]);
     }
-}
-
-/// Sums by range and by a key of the instruction; of each range the most references come first.
-pub fn grouped<K: Ord + Clone>(
-    sums: &Sums,
-    sites: Sites,
-    key: impl Fn(&Site) -> Option<K>,
-) -> Vec<(u32, K, Site, Sum)> {
-    let mut groups: BTreeMap<(u32, K), (Site, Sum)> = BTreeMap::new();
-    for ((range, site), sum) in sums {
-        let Some(site) = sites.get(*site as usize) else {
-            continue;
-        };
-        if let Some(key) = key(&site) {
-            let entry = groups.entry((*range, key));
-            entry.or_insert((site, Sum::default())).1.add(*sum);
-        }
-    }
-    let rows = groups
-        .into_iter()
-        .map(|((r, k), (site, sum))| (r, k, site, sum));
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|row| (row.0, std::cmp::Reverse(row.3.references())));
-    rows
 }
 
 fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Sums) {

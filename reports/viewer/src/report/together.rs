@@ -1,0 +1,210 @@
+//! The profiles of all processes of a run as one, whatever their programs.
+//!
+//! Tables of programs and of processes stand in front of the tool's own tables: what each program did in all of its
+//! processes, and what each process did.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use ::profile::{
+    Adder, By, Column, FactValue, Profile, Readers, Role, Sum, Table, Type, Value, added,
+};
+use atom_core::{Error, Result};
+use rayon::prelude::*;
+
+use output::message::count;
+
+/// Number of profiles that are in memory at once.
+const AT_ONCE: usize = 64;
+
+/// Name of the table of programs, which several programs have.
+const PROGRAMS: &str = "programs";
+/// Name of the table of processes.
+const PROCESSES: &str = "processes";
+
+/// Adds profiles up, of several programs too. Returns the sum, and the number of the profiles.
+///
+/// # Errors
+/// A profile cannot be read, or one is of another tool than the first.
+pub fn sum(files: &[&Path]) -> Result<(Profile, usize)> {
+    let mut adder: Option<Adder> = None;
+    let (mut programs, mut processes) = (Rows::default(), Rows::default());
+    let mut inheriting = 0;
+    for chunk in files.chunks(AT_ONCE) {
+        let read = chunk.par_iter().map(|path| super::read(path));
+        for (path, profile) in chunk.iter().zip(read.collect::<Vec<_>>()) {
+            let profile = profile?;
+            programs.add(&profile, None);
+            processes.add(
+                &profile,
+                Some([profile.process.pid, profile.process.parent]),
+            );
+            inheriting += usize::from(profile.process.inherits);
+            match &mut adder {
+                None => adder = Some(Adder::of_programs(profile)),
+                Some(adder) => adder
+                    .add(&profile)
+                    .map_err(|e| Error::new("adding profiles up", e.to_string()).file(path))?,
+            }
+        }
+    }
+    let adder = adder.ok_or_else(|| Error::new(super::DOING, "no profile is named"))?;
+    let number = adder.files();
+    let mut sum = adder.finish();
+    if inheriting != 0 {
+        let reports = count(inheriting, "profile");
+        let text =
+            format!("{reports} of forked processes contain what their parents did before the fork");
+        sum.facts.push(super::text_fact("counted twice", &text));
+    }
+    // A sum that is added up has tables of its own.
+    let is_known = |name: &str| sum.tables.iter().any(|t| t.name == name);
+    let wanted = [
+        (PROCESSES, processes, number > 1 && !is_known(PROCESSES)),
+        (PROGRAMS, programs, !is_known(PROGRAMS)),
+    ];
+    for (name, rows, is_wanted) in wanted {
+        if is_wanted && rows.all.len() > 1 {
+            let table = rows.table(name, &mut sum);
+            sum.tables.insert(0, table);
+        }
+    }
+    Ok((sum, number))
+}
+
+/// What the processes of one program did, or what one process did.
+struct Row {
+    path: String,
+    /// Numbers of the process and of its parent.
+    process: Option<[u64; 2]>,
+    /// Number of profiles.
+    processes: u64,
+    seconds: f64,
+    /// For each fact its sum.
+    facts: Vec<Value>,
+}
+
+/// The rows of a table in the order in which they were met.
+#[derive(Default)]
+struct Rows {
+    all: Vec<Row>,
+    known: HashMap<(String, Option<[u64; 2]>), usize>,
+    /// Names of the facts that are added up.
+    names: Vec<(String, Type, Option<String>)>,
+}
+
+impl Rows {
+    /// Adds what a profile says to the row of its program and of the given process.
+    fn add(&mut self, profile: &Profile, process: Option<[u64; 2]>) {
+        let path = &profile.program.path;
+        let next = self.all.len();
+        let at = *self.known.entry((path.clone(), process)).or_insert(next);
+        if at == next {
+            self.all.push(Row {
+                path: path.clone(),
+                process,
+                processes: 0,
+                seconds: 0.0,
+                facts: Vec::new(),
+            });
+        }
+        for fact in &profile.facts {
+            let is_known = self.names.iter().any(|(name, ..)| *name == fact.name);
+            let is_number = matches!(fact.value, FactValue::Number(_));
+            if !is_known && is_number && fact.sum == Sum::Add && fact.part.is_none() {
+                let name = (fact.name.clone(), fact.kind, fact.unit.clone());
+                self.names.push(name);
+            }
+        }
+        let row = &mut self.all[at];
+        row.processes += 1;
+        row.seconds += profile.time.seconds;
+        row.facts.resize(self.names.len(), Value::Unknown);
+        for ((name, ..), total) in self.names.iter().zip(&mut row.facts) {
+            if let Some(fact) = profile.fact(name) {
+                *total = added(Sum::Add, *total, fact.number());
+            }
+        }
+    }
+
+    /// The table, with its texts in the profile's strings.
+    fn table(mut self, name: &str, profile: &mut Profile) -> Table {
+        for row in &mut self.all {
+            row.facts.resize(self.names.len(), Value::Unknown);
+        }
+        let by_most = |p: &Row| {
+            let number = p.facts.first().and_then(|v| v.float()).unwrap_or(0.0);
+            (number, p.processes)
+        };
+        self.all.sort_by(|a, b| {
+            by_most(b)
+                .partial_cmp(&by_most(a))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
+        let measure = |name: &str, kind, unit: Option<String>, values: Vec<Value>| Column {
+            name: name.into(),
+            kind,
+            unit,
+            role: Role::Measure,
+            sum: Sum::Add,
+            values,
+            ..Column::default()
+        };
+        let mut columns = Vec::new();
+        for (i, (name, kind, unit)) in self.names.iter().enumerate() {
+            let values = self.all.iter().map(|p| p.facts[i]).collect();
+            columns.push(measure(name, *kind, unit.clone(), values));
+            if i == 0 {
+                columns.push(Column {
+                    name: "%".into(),
+                    kind: Type::Percent,
+                    role: Role::Derived,
+                    part: Some(name.clone()),
+                    ..Column::default()
+                });
+            }
+        }
+        let is_process = self.all.iter().any(|row| row.process.is_some());
+        if !is_process {
+            let processes = self.all.iter().map(|p| Value::Integer(p.processes));
+            let unit = Some("processes".into());
+            let values = processes.collect();
+            columns.push(measure("processes", Type::Count, unit, values));
+        }
+        let seconds = self.all.iter().map(|p| Value::Float(p.seconds)).collect();
+        columns.push(measure("seconds", Type::Seconds, None, seconds));
+        let key = |name: &str, kind, values: Vec<Value>| Column {
+            name: name.into(),
+            kind,
+            role: Role::Key,
+            values,
+            ..Column::default()
+        };
+        if is_process {
+            let first = profile.strings.len() as u64;
+            let numbers = |which: usize| {
+                let numbers = self.all.iter().filter_map(move |row| row.process);
+                numbers.map(move |process| process[which].to_string())
+            };
+            let rows = self.all.len() as u64;
+            for (name, from) in [("process", first), ("parent", first + rows)] {
+                let values = (from..from + rows).map(Value::Integer).collect();
+                columns.push(key(name, Type::Text, values));
+            }
+            let texts: Vec<String> = numbers(0).chain(numbers(1)).collect();
+            profile.strings.extend(texts);
+        }
+        let first = profile.strings.len() as u64;
+        let rows = self.all.len();
+        let values = (first..).take(rows).map(Value::Integer).collect();
+        columns.push(key("program", Type::Text, values));
+        profile.strings.extend(self.all.into_iter().map(|p| p.path));
+        Table {
+            name: name.into(),
+            by: By::Other,
+            rows,
+            readers: Readers::All,
+            columns,
+        }
+    }
+}

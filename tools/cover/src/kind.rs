@@ -1,0 +1,33 @@
+//! Whether executions were counted or only noticed.
+
+use atom_tool::report::{Column, Sum};
+
+/// What the rows of a table count: executions, or whether there were any.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub is_counted: bool,
+}
+
+impl Kind {
+    /// A column with the name for counts, or the one for marks. Marks of several runs are not added: the largest is 1
+    /// if it was executed in one of them.
+    pub const fn column(
+        self,
+        counts: &'static str,
+        marks: &'static str,
+        unit: &'static str,
+    ) -> Column {
+        match self.is_counted {
+            true => Column::count(counts, unit),
+            false => Column::count(marks, unit).sum(Sum::Max),
+        }
+    }
+
+    /// The sum of two values of one source line, or of one function.
+    pub fn sum(self, a: u64, b: u64) -> u64 {
+        match self.is_counted {
+            true => a + b,
+            false => a.max(b),
+        }
+    }
+}
