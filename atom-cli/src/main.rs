@@ -31,7 +31,6 @@ mod show;
 mod source;
 mod spelling;
 mod steps;
-mod tool_code;
 mod trace;
 mod width;
 mod with;
