@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use atom_core::Result;
+use atom_core::check::Scope;
 use atom_core::image::Image;
-use atom_core::layout::{Extra, Options, Placed};
-use atom_core::live::Live;
-use atom_core::plan::{Clobbers, Plan};
-use atom_core::{Result, check, pipeline};
+use atom_core::layout::Extra;
+use atom_core::pipeline::{Found, Input, Options, Progress, Stage, instrument};
 
 /// Opens a program with these contents. The file is this process's own, in memory.
 pub fn open(contents: &[u8]) -> Result<Image> {
@@ -21,31 +21,40 @@ pub fn open(contents: &[u8]) -> Result<Image> {
     Image::open(file)
 }
 
+/// The stage that runs.
+struct Running(Option<Stage>);
+
+impl Progress for Running {
+    fn begin(&mut self, stage: Stage) {
+        self.0 = Some(stage);
+    }
+
+    fn end(&mut self, _: Found<'_>) {
+        self.0 = None;
+    }
+}
+
 /// Everything that `atom -g --check` does without a tool.
 ///
 /// # Panics
 /// If the checker finds a difference: that is a defect, as a panic is.
-pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
-    let (object, sites) = pipeline::understand(image)?;
-    let plan = Plan::default();
+pub fn rewrite(image: Image) -> Result<Vec<u8>> {
     let options = Options {
         strict: true,
         extra: Extra::All,
+        debug_info: true,
+        check: Some(Scope::All),
         ..Options::default()
     };
-    let placed = Placed::new(&object, &plan, None, sites, &options)?;
-    let output = pipeline::output(&placed, true)?;
-    let subject = check::Subject {
-        scope: check::Scope::All,
-        placed: &placed,
-        live: &Live::compute(image, &object.cfg),
-        clobbers: &|_| Clobbers::EVERYTHING,
-        output: &output,
-    };
-    if let Err(e) = check::check(&subject) {
-        panic!("{e}");
+    let mut running = Running(None);
+    let program = vec![Input::alone(image)];
+    let written = instrument(program, None, &options, &mut running, |made, _| {
+        made.outputs[0].to_vec()
+    });
+    match written {
+        Err(e) if running.0 == Some(Stage::Check) => panic!("{e}"),
+        written => written,
     }
-    Ok(output)
 }
 
 /// A sound program, some of whose sections get other contents.

@@ -23,7 +23,6 @@ mod run;
 mod source;
 mod spelling;
 mod steps;
-mod tool_code;
 mod with;
 
 use std::process::ExitCode;

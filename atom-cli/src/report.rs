@@ -2,132 +2,124 @@
 
 use std::path::Path;
 
-use atom_core::cfg::{Cfg, Status};
-use atom_core::layout::MovedSet;
+use atom_core::cfg::Cfg;
+use atom_core::layout::{MovedSet, Placed};
+use atom_core::pipeline::{Input, Rewritten};
 use atom_core::plan::Plan;
 use atom_core::tool::demangle;
 use serde::Serialize;
 pub use viewer::status::Totals;
 use viewer::status::{hex, status};
 
-use crate::steps::Steps;
+use crate::request::Request;
+use crate::steps::{self, Done, Steps};
 
-/// Sizes in bytes: of all known code, and of the code that is understood.
-#[derive(Clone, Copy, Default)]
-pub struct Code {
-    /// The procedures, and the executable segments of libraries that are not instrumented.
-    pub all: u64,
-    /// The procedures that a tool can instrument.
-    pub understood: u64,
-}
-
-impl Code {
-    /// The procedures of an object.
-    pub fn of(cfg: &Cfg) -> Self {
-        let size = |procs: &mut dyn Iterator<Item = &atom_core::cfg::Proc>| {
-            procs.map(|p| p.end - p.start).sum::<u64>()
-        };
-        let is_understood = |p: &&atom_core::cfg::Proc| !matches!(p.status, Status::Opaque(_));
-        Self {
-            all: size(&mut cfg.procs.iter()),
-            understood: size(&mut cfg.procs.iter().filter(is_understood)),
-        }
-    }
-
-    /// With code that is not instrumented.
-    pub fn and(self, unseen: u64) -> Self {
-        Self {
-            all: self.all + unseen,
-            ..self
-        }
-    }
-
-    /// As the runtime is told it.
-    pub fn told(self) -> [u64; 2] {
-        [self.all, self.understood]
-    }
-}
-
-impl std::iter::Sum for Code {
-    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
-        each.fold(Self::default(), |a, b| Self {
-            all: a.all + b.all,
-            understood: a.understood + b.understood,
-        })
-    }
-}
-
-/// The JSON of `--report`.
+/// The JSON of `--report`. For a whole process the figures stand for all objects together.
 #[derive(Serialize)]
 pub struct Report<'a> {
     /// The program that was read.
-    pub program: FileFacts,
+    program: FileFacts,
     /// Path of the tool; `None` for a rewrite without a tool.
-    pub tool: Option<String>,
-    /// The program that was written.
-    pub output: FileFacts,
-    /// The program's procedures.
-    pub procedures: Procedures<'a>,
+    tool: Option<String>,
+    /// The program that was written; the size is that of all files.
+    output: FileFacts,
+    /// The procedures.
+    procedures: Listed<'a>,
     /// Number of basic blocks of the procedures that can move.
-    pub blocks: usize,
+    blocks: usize,
     /// Number of instructions of these blocks.
-    pub instructions: usize,
+    instructions: usize,
     /// Calls of analysis routines.
-    pub calls: Calls,
+    calls: Calls,
     /// Sizes of the text before and after, in bytes.
-    pub text_bytes: TextBytes,
+    text_bytes: TextBytes,
+    /// Each object of a process: the program, libraries and the interpreter in load order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    objects: Vec<ObjectReport<'a>>,
     /// The steps in the order in which they were done.
-    pub steps: Vec<StepTime>,
+    steps: Vec<StepTime>,
     /// Time of all steps together.
-    pub seconds: f64,
+    seconds: f64,
     /// Largest resident set of this command; `None` if the system does not tell it.
-    pub peak_memory_bytes: Option<u64>,
+    peak_memory_bytes: Option<u64>,
 }
 
-/// The JSON of `--report` for a whole process. Keys that a program alone has too stand for all objects together.
+/// The procedures of a program alone, or the numbers of those of a process, which each object lists.
 #[derive(Serialize)]
-pub struct ProcessReport<'a> {
-    /// The program that was read.
-    pub program: FileFacts,
-    /// Path of the tool.
-    pub tool: Option<String>,
-    /// The instrumented program; the size is the size of all files.
-    pub output: FileFacts,
-    /// The procedures of all objects.
-    pub procedures: Totals,
-    /// Number of basic blocks of the procedures that can move.
-    pub blocks: usize,
-    /// Number of instructions of these blocks.
-    pub instructions: usize,
-    /// Calls of analysis routines.
-    pub calls: Calls,
-    /// Sizes of the text before and after, in bytes.
-    pub text_bytes: TextBytes,
-    /// Each object: the program, libraries and the interpreter in load order.
-    pub objects: Vec<ObjectReport<'a>>,
-    /// The steps in the order in which they were done.
-    pub steps: Vec<StepTime>,
-    /// Time of all steps together.
-    pub seconds: f64,
-    /// Largest resident set of this command; `None` if the system does not tell it.
-    pub peak_memory_bytes: Option<u64>,
+#[serde(untagged)]
+enum Listed<'a> {
+    Alone(Procedures<'a>),
+    Together(Totals),
 }
 
-/// An object of a whole process.
+impl<'a> Report<'a> {
+    /// What was made.
+    pub fn new(request: &Request, made: &Rewritten<'a>, steps: &Steps) -> Self {
+        let mut objects: Vec<ObjectReport<'a>> = (made.inputs.iter().zip(made.placed))
+            .zip(made.outputs)
+            .map(|((input, placed), output)| ObjectReport::new(input, placed, output.len()))
+            .collect();
+        let text = |of: fn(&TextBytes) -> u64| objects.iter().map(|o| of(&o.text_bytes)).sum();
+        let area = made.area.map_or(0, |area| area.len());
+        let size = area + made.outputs.iter().map(|o| o.len()).sum::<u64>();
+        Self {
+            program: FileFacts::new(request.app, made.inputs[0].image.file.len() as u64),
+            tool: request.tool.as_deref().map(|t| t.display().to_string()),
+            output: FileFacts::new(&request.output, size),
+            blocks: objects.iter().map(|o| o.blocks).sum(),
+            instructions: objects.iter().map(|o| o.instructions).sum(),
+            calls: Calls::of(made),
+            text_bytes: TextBytes {
+                r#in: text(|t| t.r#in),
+                out: text(|t| t.out),
+            },
+            procedures: match made.area {
+                None => Listed::Alone(objects.remove(0).procedures),
+                Some(_) => Listed::Together(objects.iter().map(|o| o.procedures.totals).sum()),
+            },
+            objects,
+            steps: steps.done().iter().map(StepTime::of).collect(),
+            seconds: steps.elapsed().as_secs_f64(),
+            peak_memory_bytes: steps::memory("VmHWM:"),
+        }
+    }
+}
+
+/// An object.
 #[derive(Serialize)]
-pub struct ObjectReport<'a> {
+struct ObjectReport<'a> {
     /// The file that was read.
-    pub original: FileFacts,
+    original: FileFacts,
     /// The file that was written.
-    pub output: FileFacts,
+    output: FileFacts,
     /// Its procedures.
-    pub procedures: Procedures<'a>,
+    procedures: Procedures<'a>,
     /// Number of basic blocks of the procedures that can move.
-    pub blocks: usize,
+    blocks: usize,
     /// Number of instructions of these blocks.
-    pub instructions: usize,
+    instructions: usize,
     /// Sizes of its text before and after, in bytes.
-    pub text_bytes: TextBytes,
+    text_bytes: TextBytes,
+}
+
+impl<'a> ObjectReport<'a> {
+    fn new(input: &Input, placed: &Placed<'a>, size: u64) -> Self {
+        let (cfg, layout) = (&placed.object.cfg, &placed.layout);
+        let segments = input.image.segments.iter();
+        Self {
+            original: FileFacts::new(&input.path, input.image.file.len() as u64),
+            output: FileFacts::new(&input.output, size),
+            procedures: Procedures::of(cfg, &layout.moved),
+            blocks: cfg.blocks.len(),
+            instructions: cfg.insts.len(),
+            text_bytes: TextBytes {
+                r#in: (segments.filter(|s| s.is_executable()))
+                    .map(|s| s.file_size)
+                    .sum(),
+                out: layout.end - layout.start,
+            },
+        }
+    }
 }
 
 /// The contents of the JSON file.
@@ -139,14 +131,14 @@ pub fn to_json(report: &impl Serialize) -> Vec<u8> {
 
 /// Path and size of a file.
 #[derive(Serialize)]
-pub struct FileFacts {
+struct FileFacts {
     path: String,
     bytes: u64,
 }
 
 impl FileFacts {
     /// Facts of a file with a path and a size in bytes.
-    pub fn new(path: &Path, bytes: u64) -> Self {
+    fn new(path: &Path, bytes: u64) -> Self {
         Self {
             path: path.display().to_string(),
             bytes,
@@ -156,7 +148,7 @@ impl FileFacts {
 
 /// Procedures by status.
 #[derive(Serialize)]
-pub struct Procedures<'a> {
+struct Procedures<'a> {
     #[serde(flatten)]
     totals: Totals,
     /// Number of procedures that moved; the others stay in place.
@@ -176,7 +168,7 @@ struct Procedure<'a> {
 
 impl<'a> Procedures<'a> {
     /// The procedures of `cfg`.
-    pub fn of(cfg: &'a Cfg, moved: &MovedSet) -> Self {
+    fn of(cfg: &'a Cfg, moved: &MovedSet) -> Self {
         let list = cfg
             .procs
             .iter()
@@ -217,32 +209,26 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The calls of the plans of all objects; `unselected` is the number of calls left out before planning.
-    pub fn of<'p>(plans: impl IntoIterator<Item = &'p Plan>, unselected: usize) -> Self {
-        let none = Self {
-            added: 0,
-            by_flow: 0,
-            inlined: 0,
-            called: 0,
-            unselected,
-        };
-        plans.into_iter().fold(none, |sum, plan| Self {
-            added: sum.added + plan.calls_added,
-            by_flow: sum.by_flow + plan.calls_by_flow,
-            inlined: sum.inlined + plan.calls_inlined,
+    /// The calls of all objects that are rewritten.
+    pub fn of(made: &Rewritten<'_>) -> Self {
+        let sum = |of: fn(&Plan) -> u64| made.placed.iter().map(|p| of(p.plan)).sum();
+        Self {
+            added: sum(|plan| plan.calls_added),
+            by_flow: sum(|plan| plan.calls_by_flow),
+            inlined: sum(|plan| plan.calls_inlined),
             // A call in line at several edges of one branch counts at each.
-            called: sum.called
-                + plan
-                    .calls_added
-                    .saturating_sub(plan.calls_by_flow + plan.calls_inlined),
-            unselected,
-        })
+            called: sum(|plan| {
+                let made = plan.calls_by_flow + plan.calls_inlined;
+                plan.calls_added.saturating_sub(made)
+            }),
+            unselected: made.unselected,
+        }
     }
 }
 
 /// Sizes of text in bytes.
 #[derive(Serialize)]
-pub struct TextBytes {
+struct TextBytes {
     /// Size of the program's executable segments.
     pub r#in: u64,
     /// Size of the added text, instrumentation included; the old text stays as well.
@@ -251,16 +237,16 @@ pub struct TextBytes {
 
 /// A step and its time.
 #[derive(Serialize)]
-pub struct StepTime {
+struct StepTime {
     name: &'static str,
     seconds: f64,
 }
 
-/// The steps that were done.
-pub fn steps(steps: &Steps) -> Vec<StepTime> {
-    let step = |d: &crate::steps::Done| StepTime {
-        name: d.name,
-        seconds: d.time.as_secs_f64(),
-    };
-    steps.done().iter().map(step).collect()
+impl StepTime {
+    fn of(done: &Done) -> Self {
+        Self {
+            name: done.name,
+            seconds: done.time.as_secs_f64(),
+        }
+    }
 }

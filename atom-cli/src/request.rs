@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use atom_core::cfg::Returns;
 use atom_core::check::Scope;
 use atom_core::layout::{Extra, Wishes};
+use atom_core::pipeline::Options;
 use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
@@ -22,36 +23,14 @@ pub struct Request<'a> {
     pub app: &'a Path,
     /// Path of the tool; `None` for a rewrite without a tool.
     pub tool: Option<PathBuf>,
-    /// Arguments of the instrument routine.
-    pub tool_options: &'a [String],
     /// Path of the instrumented program.
     pub output: PathBuf,
     /// Path of the JSON report.
     pub report: Option<&'a Path>,
     /// Path for a copy of the tool.
     pub keep_tool: Option<&'a Path>,
-    /// Which code is instrumented.
-    pub selection: Selection,
-    /// Where new segments should lie.
-    pub wishes: Wishes,
-    /// Put debug information into the output.
-    pub debug_info: bool,
-    /// Fill unused text with traps.
-    pub strict: bool,
-    /// Make each call that only counts at its own point.
-    pub precise_signals: bool,
-    /// Keep all registers at each call.
-    pub keep_registers: bool,
-    /// The return addresses that the program finds on its stack.
-    pub returns: Returns,
-    /// Leave the gs segment to the program.
-    pub no_gs: bool,
-    /// How much of the output is compared with the original.
-    pub check: Option<Scope>,
-    /// Make small routines part of the program.
-    pub inline: bool,
-    /// Procedures that move although they get no calls.
-    pub extra: Extra,
+    /// How it is instrumented, but for what depends on files.
+    pub options: Options<'a>,
     /// Instrument the program's libraries and its interpreter too.
     pub libraries: bool,
     /// Libraries to instrument that the program may load later.
@@ -88,35 +67,10 @@ impl<'a> Request<'a> {
                 None if args.libs => Some(find::named_tool(NO_CALLS)?),
                 tool => tool,
             },
-            tool_options: &args.tool_options,
             output: args.output.clone().unwrap_or_else(|| default_output(app)),
             report: args.report.as_deref(),
             keep_tool: args.keep_tool.as_deref(),
-            selection: Selection {
-                only: patterns(&args.choices.only)?,
-                skip: patterns(&args.choices.skip)?,
-            },
-            wishes: Wishes {
-                text: args.text_address,
-                data: args.data_address,
-                low: args.low_addresses,
-            },
-            debug_info: args.debug_info,
-            strict: args.strict,
-            precise_signals: args.choices.precise_signals,
-            keep_registers: args.choices.keep_registers,
-            returns: match args.choices.original_returns {
-                true => Returns::IfPossible,
-                false => Returns::New,
-            },
-            no_gs: args.choices.no_gs,
-            check: None,
-            inline: !args.choices.no_inline,
-            extra: match args.move_half {
-                _ if args.move_all => Extra::All,
-                Some(seed) => Extra::Half(seed),
-                None => Extra::None,
-            },
+            options: options(args)?,
             libraries: args.libs,
             with: &args.choices.with,
             placed_at: args.placed_at.as_deref(),
@@ -135,7 +89,7 @@ impl<'a> Request<'a> {
         if request.tool.is_none() {
             let given = [
                 (!args.tool_options.is_empty(), "there are tool options"),
-                (!request.selection.is_all(), "there is a selection"),
+                (!request.options.selection.is_all(), "there is a selection"),
                 (args.keep_tool.is_some(), "a tool is to be kept"),
                 (args.gdb, "a tool is to be debugged"),
             ];
@@ -148,7 +102,7 @@ impl<'a> Request<'a> {
             }
         }
         request.check_targets()?;
-        request.check = request.scope(args);
+        request.options.check = request.scope(args);
         Ok(request)
     }
 
@@ -195,6 +149,39 @@ impl<'a> Request<'a> {
         }
         Ok(())
     }
+}
+
+/// The options of the stages that the command line has.
+fn options(args: &Run) -> Result<Options<'_>> {
+    let choices = &args.choices;
+    Ok(Options {
+        arguments: &args.tool_options,
+        selection: Selection {
+            only: patterns(&choices.only)?,
+            skip: patterns(&choices.skip)?,
+        },
+        wishes: Wishes {
+            text: args.text_address,
+            data: args.data_address,
+            low: args.low_addresses,
+        },
+        extra: match args.move_half {
+            _ if args.move_all => Extra::All,
+            Some(seed) => Extra::Half(seed),
+            None => Extra::None,
+        },
+        returns: match choices.original_returns {
+            true => Returns::IfPossible,
+            false => Returns::New,
+        },
+        strict: args.strict,
+        no_inline: choices.no_inline,
+        precise_signals: choices.precise_signals,
+        keep_registers: choices.keep_registers,
+        no_gs: choices.no_gs,
+        debug_info: args.debug_info,
+        ..Options::default()
+    })
 }
 
 fn patterns(texts: &[String]) -> Result<Vec<Pattern>> {

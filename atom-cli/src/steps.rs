@@ -1,65 +1,60 @@
 //! Running the steps of a job: measures their times, prints them, shows a progress bar.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use atom_core::Result;
+use atom_core::pipeline::{self, Found, Stage};
+use atom_core::{Error, Result};
 
+use crate::driver::describe;
 use crate::progress::Progress;
 use crate::request::Request;
+use crate::{cleanup, message};
 
-/// A step of instrumenting. The order is that in which they run.
+/// A step of instrumenting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Image,
-    Unwind,
-    Load,
-    Cfg,
-    Tool,
-    Analysis,
-    Live,
-    Plan,
-    Layout,
-    Rewrite,
-    Debug,
-    Emit,
-    Check,
+    Stage(Stage),
     Write,
 }
 
 impl Step {
-    /// All steps: the step, its short name for reports, what is done for people who wait.
+    /// All steps in the order in which they run: the step, its short name for reports, what is done for people who wait.
     #[rustfmt::skip]
     const ALL: [(Self, &'static str, &'static str); 14] = [
         (Self::Image, "image", "reading the program"),
-        (Self::Unwind, "unwind", "reading exception tables"),
-        (Self::Load, "load", "loading the tool"),
-        (Self::Cfg, "cfg", "finding procedures"),
-        (Self::Tool, "tool", "running the instrument routine"),
-        (Self::Analysis, "analysis", "reading the analysis routines"),
-        (Self::Live, "live", "finding live registers"),
-        (Self::Plan, "plan", "planning the calls"),
-        (Self::Layout, "layout", "laying out the new text"),
-        (Self::Rewrite, "rewrite", "planning the pads"),
-        (Self::Debug, "debug", "converting debug information"),
-        (Self::Emit, "emit", "putting the output together"),
-        (Self::Check, "check", "comparing the output with the original"),
+        (Self::Stage(Stage::Unwind), "unwind", "reading exception tables"),
+        (Self::Stage(Stage::Load), "load", "loading the tool"),
+        (Self::Stage(Stage::Cfg), "cfg", "finding procedures"),
+        (Self::Stage(Stage::Tool), "tool", "running the instrument routine"),
+        (Self::Stage(Stage::Analysis), "analysis", "reading the analysis routines"),
+        (Self::Stage(Stage::Live), "live", "finding live registers"),
+        (Self::Stage(Stage::Plan), "plan", "planning the calls"),
+        (Self::Stage(Stage::Layout), "layout", "laying out the new text"),
+        (Self::Stage(Stage::Rewrite), "rewrite", "planning the pads"),
+        (Self::Stage(Stage::Debug), "debug", "converting debug information"),
+        (Self::Stage(Stage::Emit), "emit", "putting the output together"),
+        (Self::Stage(Stage::Check), "check", "comparing the output with the original"),
         (Self::Write, "write", "writing the output"),
     ];
 
     /// True if this request has the step.
     fn is_needed(self, request: &Request) -> bool {
-        match self {
-            Self::Load | Self::Tool | Self::Analysis | Self::Live | Self::Plan => {
+        let Self::Stage(stage) = self else {
+            return true;
+        };
+        match stage {
+            Stage::Load | Stage::Tool | Stage::Analysis | Stage::Live | Stage::Plan => {
                 request.tool.is_some()
             }
-            Self::Debug => request.debug_info,
-            Self::Check => request.check.is_some(),
-            Self::Image | Self::Unwind | Self::Cfg | Self::Layout => true,
-            Self::Rewrite | Self::Emit | Self::Write => true,
+            Stage::Debug => request.options.debug_info,
+            Stage::Check => request.options.check.is_some(),
+            Stage::Unwind | Stage::Cfg | Stage::Layout | Stage::Rewrite | Stage::Emit => true,
         }
     }
 
-    /// The row of [`Step::ALL`].
+    /// The texts of [`Step::ALL`].
     fn texts(self) -> (&'static str, &'static str) {
         let row = Self::ALL.iter().find(|row| row.0 == self);
         row.map_or(("", ""), |(_, name, doing)| (name, doing))
@@ -74,12 +69,22 @@ pub struct Done {
     pub time: Duration,
 }
 
+/// A step that runs.
+struct Running {
+    name: &'static str,
+    started: Instant,
+    /// Processor time of the process at its start.
+    processor: Duration,
+    bar: Progress,
+}
+
 /// A job and the steps of it that are done.
 pub struct Steps {
     verbose: bool,
     /// Number of steps that this request has.
     total: u64,
     started: Instant,
+    running: Option<Running>,
     done: Vec<Done>,
 }
 
@@ -91,6 +96,7 @@ impl Steps {
             verbose: request.verbose,
             total: needed.count() as u64,
             started: Instant::now(),
+            running: None,
             done: Vec::new(),
         }
     }
@@ -102,25 +108,44 @@ impl Steps {
         work: impl FnOnce() -> Result<T>,
         found: impl FnOnce(&T) -> String,
     ) -> Result<T> {
+        self.start(step);
+        let value = work()?;
+        self.finish(|| found(&value));
+        Ok(value)
+    }
+
+    fn start(&mut self, step: Step) {
         let (name, doing) = step.texts();
-        let started = Instant::now();
-        let processor = processor_time();
-        let bar = Progress::start_at(doing, self.done.len() as u64, self.total);
-        let result = work();
-        drop(bar);
+        self.running = Some(Running {
+            name,
+            started: Instant::now(),
+            processor: processor_time(),
+            bar: Progress::start_at(doing, self.done.len() as u64, self.total),
+        });
+    }
+
+    fn finish(&mut self, found: impl FnOnce() -> String) {
+        let Some(Running {
+            name,
+            started,
+            processor,
+            bar,
+        }) = self.running.take()
+        else {
+            return;
+        };
         let time = started.elapsed();
         self.done.push(Done { name, time });
-        let value = result?;
+        drop(bar);
         if self.verbose {
             let memory = memory("VmRSS:").unwrap_or(0) as f64 / 1e6;
             let time = time.as_secs_f64();
             let processor = processor_time().saturating_sub(processor).as_secs_f64();
             eprintln!(
                 "{name:>8}  {time:8.3} s {processor:8.3} s CPU {memory:6.0} MB  {}",
-                found(&value)
+                found()
             );
         }
-        Ok(value)
     }
 
     /// The steps that are done, in order.
@@ -131,6 +156,26 @@ impl Steps {
     /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+impl pipeline::Progress for Steps {
+    fn begin(&mut self, stage: Stage) {
+        self.start(Step::Stage(stage));
+    }
+
+    fn end(&mut self, found: Found<'_>) {
+        self.finish(|| describe::found(&found));
+    }
+
+    fn note(&mut self, text: &str) {
+        message::note(text);
+    }
+
+    fn tool_panicked(&self, error: &Error) -> Infallible {
+        message::error(error);
+        cleanup::remove_all();
+        std::process::exit(1)
     }
 }
 

@@ -27,6 +27,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 let _ = lines.functions_at(address);
             }
         }
-        let _ = atom_fuzz::rewrite(&image);
+        let _ = atom_fuzz::rewrite(image);
     }
 });

@@ -3,6 +3,6 @@
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Ok(image) = atom_fuzz::open(data) {
-        let _ = atom_fuzz::rewrite(&image);
+        let _ = atom_fuzz::rewrite(image);
     }
 });

@@ -1,38 +1,61 @@
-//! The files that the command leaves: the output, the report, a copy of the tool.
+//! The files that the command leaves: the output, the other files of a bundle, the report, a copy of the tool.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atom_core::emit::Output;
-use atom_core::image::Image;
-use atom_core::layout::Placed;
+use atom_core::pipeline::Rewritten;
 use atom_core::{Error, Result};
 
+use super::late;
 use crate::message::note;
 use crate::output::PendingFile;
-use crate::report::{self, FileFacts, Procedures, Report, TextBytes};
+use crate::report::{self, Report};
 use crate::request::Request;
-use crate::steps::{self, Step, Steps};
+use crate::steps::{Step, Steps};
 
-/// Writes all files. They appear under their names when the last of them has been written.
-pub fn deliver(
-    request: &Request,
-    placed: &Placed<'_>,
-    output: &Output<'_>,
-    unselected: usize,
-    steps: &mut Steps,
-) -> Result<()> {
-    let mode = output_mode(request.app)?;
-    let pending = steps.run(
-        Step::Write,
-        || PendingFile::write(&request.output, |file| output.write_to(file), mode),
-        |_| request.output.display().to_string(),
-    )?;
-    let report = request
-        .report
+/// The file of the area in a bundle's folder.
+pub(super) const AREA: &str = "area";
+/// The symbolic link to the original program in a bundle's folder.
+pub(super) const LINK: &str = "program";
+/// The folder, in a bundle's folder, of libraries that are added to running processes.
+pub(super) const LATE: &str = "late";
+
+const DOING: &str = "writing the bundle";
+
+/// The folder beside the output in which the other files of the bundle lie, as an absolute path.
+pub(super) fn folder(output: &Path) -> Result<PathBuf> {
+    let parent = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let parent =
+        std::fs::canonicalize(parent).map_err(|e| Error::new(DOING, e.to_string()).file(parent))?;
+    Ok(beside(&parent.join(output.file_name().unwrap_or_default())))
+}
+
+/// The path of the folder that belongs to the program of a bundle.
+pub fn beside(program: &Path) -> PathBuf {
+    let mut path = program.as_os_str().to_os_string();
+    path.push(".libs");
+    path.into()
+}
+
+/// Writes all files. The program, the report and the tool appear under their names when the last of the files has been
+/// written, so a bundle whose program exists is whole.
+pub fn deliver(request: &Request, made: &Rewritten<'_>, steps: &mut Steps) -> Result<()> {
+    let write = || {
+        if let Some(area) = made.area {
+            write_shared(request, made, area)?;
+        }
+        pending(&made.outputs[0], request.app, &request.output)
+    };
+    let path = |_: &PendingFile| request.output.display().to_string();
+    let program = steps.run(Step::Write, write, path)?;
+    let report = (request.report)
         .map(|file| {
-            let json = report(request, placed, output.len(), unselected, steps);
+            let json = report::to_json(&Report::new(request, made, steps));
             PendingFile::write(file, |f| f.write_all(&json), 0o644)
         })
         .transpose()?;
@@ -40,61 +63,58 @@ pub fn deliver(
         (Some(target), Some(tool)) => Some(keep(tool, target)?),
         _ => None,
     };
-    pending.commit()?;
+    program.commit()?;
     for file in [kept, report].into_iter().flatten() {
         file.commit()?;
     }
     Ok(())
 }
 
-/// The contents of the JSON file.
-fn report(
-    request: &Request,
-    placed: &Placed<'_>,
-    output_len: u64,
-    unselected: usize,
-    steps: &Steps,
-) -> Vec<u8> {
-    let (object, layout) = (placed.object, &placed.layout);
-    let (image, cfg) = (object.image, &object.cfg);
-    let report = Report {
-        program: FileFacts::new(request.app, image.file.len() as u64),
-        tool: request.tool.as_deref().map(|t| t.display().to_string()),
-        output: FileFacts::new(&request.output, output_len),
-        procedures: Procedures::of(cfg, &layout.moved),
-        blocks: cfg.blocks.len(),
-        instructions: cfg.insts.len(),
-        calls: report::Calls::of([placed.plan], unselected),
-        text_bytes: TextBytes {
-            r#in: text_size(image),
-            out: layout.end - layout.start,
-        },
-        steps: report::steps(steps),
-        seconds: steps.elapsed().as_secs_f64(),
-        peak_memory_bytes: steps::memory("VmHWM:"),
-    };
-    report::to_json(&report)
+/// Writes the files of a bundle but for the program.
+fn write_shared(request: &Request, made: &Rewritten<'_>, area: &Output<'_>) -> Result<()> {
+    let folder = folder(&request.output)?;
+    let fail = |e: std::io::Error| Error::new(DOING, e.to_string()).file(&folder);
+    if let Some(state) = made.state {
+        late::State::of_process(state, request, made.inputs)?.write(&folder.join(LATE))?;
+    }
+    std::fs::create_dir_all(&folder).map_err(fail)?;
+    let link = folder.join(LINK);
+    let program = std::fs::canonicalize(request.app).map_err(fail)?;
+    match std::fs::remove_file(&link) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fail(e)),
+        _ => {}
+    }
+    std::os::unix::fs::symlink(program, &link).map_err(fail)?;
+    PendingFile::write(&folder.join(AREA), |file| area.write_to(file), 0o644)?.commit()?;
+    write_objects(made, 1, &folder)
 }
 
-/// Size in bytes of the executable segments.
-pub(super) fn text_size(image: &Image) -> u64 {
-    image
-        .segments
-        .iter()
-        .filter(|s| s.is_executable())
-        .map(|s| s.file_size)
-        .sum()
+/// Writes the rewritten objects from the one with the number `first` on into a folder.
+pub(super) fn write_objects(made: &Rewritten<'_>, first: usize, folder: &Path) -> Result<()> {
+    let before = made.inputs.len() - made.outputs.len();
+    let outputs = &made.outputs[first - before..];
+    for (input, output) in made.inputs[first..].iter().zip(outputs).rev() {
+        let target = folder.join(input.output.file_name().unwrap_or_default());
+        pending(output, &input.path, &target)?.commit()?;
+    }
+    Ok(())
+}
+
+/// Writes the rewrite of a file.
+fn pending(output: &Output<'_>, original: &Path, target: &Path) -> Result<PendingFile> {
+    let mode = output_mode(original)?;
+    PendingFile::write(target, |file| output.write_to(file), mode)
 }
 
 /// A copy of the tool that was used.
-pub(super) fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
+fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
     let bytes = std::fs::read(tool)
         .map_err(|e| Error::new("keeping the tool", e.to_string()).file(tool))?;
     PendingFile::write(target, |file| file.write_all(&bytes), 0o755)
 }
 
 /// Mode bits for the output: the program's, without privileges.
-pub(super) fn output_mode(app: &Path) -> Result<u32> {
+fn output_mode(app: &Path) -> Result<u32> {
     let metadata = std::fs::metadata(app)
         .map_err(|e| Error::new("reading the program", e.to_string()).file(app))?;
     let mode = metadata.mode() & 0o7777;

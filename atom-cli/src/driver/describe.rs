@@ -2,15 +2,12 @@
 
 use std::path::Path;
 
-use atom_core::cfg::Cfg;
-use atom_core::check::Checked;
+use atom_core::cfg::{CodeSize, Object};
 use atom_core::image::Image;
-use atom_core::layout::Layout;
-use atom_core::plan::Plan;
-use atom_core::rewrite::OldText;
+use atom_core::pipeline::{Found, Rewritten};
 
 use crate::message::{count, number};
-use crate::report::{Code, Totals};
+use crate::report::{Calls, Totals};
 use crate::request::Request;
 use crate::steps::Steps;
 
@@ -35,50 +32,89 @@ pub fn image(image: &Image) -> String {
     format!("{size} bytes, {kind}, {linking}, {symbols}")
 }
 
+/// The value that a stage has made.
+pub fn found(found: &Found<'_>) -> String {
+    match found {
+        Found::Unwind(tables) => count(sum(tables, |t| t.fdes.len()), "frame description"),
+        Found::Load(tool) => tool.path().display().to_string(),
+        Found::Cfg(objects) => code(objects),
+        Found::Tool(calls) => count(calls.calls.len(), "call"),
+        Found::Analysis(analysis) => {
+            let size = number(analysis.text.len() as u64);
+            format!("{size} bytes of code and tables")
+        }
+        Found::Live(lives) => count(lives.len(), "object"),
+        Found::Plan(plans) => format!(
+            "{}, {}, {} counted by flow",
+            count(sum(plans, |p| p.insertions.len()), "insertion"),
+            count(sum(plans, |p| p.shared.len()), "shared piece"),
+            number(plans.iter().map(|p| p.calls_by_flow).sum()),
+        ),
+        Found::Layout(placed) => format!(
+            "{} bytes of new text, {}",
+            number(placed.iter().map(|p| p.layout.end - p.layout.start).sum()),
+            count(sum(placed, |p| p.layout.moved.count()), "moved procedure"),
+        ),
+        Found::Rewrite(codes) => format!(
+            "{}, {}",
+            count(sum(codes, |c| c.old.patches.len()), "landing pad"),
+            count(sum(codes, |c| c.old.branches.len()), "patched call"),
+        ),
+        Found::Debug(sections) => {
+            let all = sections.iter().flatten();
+            bytes(all.map(|section| section.bytes.len() as u64).sum())
+        }
+        Found::Emit(outputs) => bytes(outputs.iter().map(|output| output.len()).sum()),
+        Found::Check(done) => format!(
+            "{} and {} inserted ones are right",
+            count(done.instructions as usize, "instruction"),
+            number(done.inserted)
+        ),
+    }
+}
+
+fn sum<T>(each: &[T], of: impl Fn(&T) -> usize) -> usize {
+    each.iter().map(of).sum()
+}
+
 /// Numbers of procedures, blocks, instructions and jump tables.
-pub fn cfg(cfg: &Cfg) -> String {
+fn code(objects: &[Object<'_>]) -> String {
     format!(
         "{} ({}), {}, {}, {}",
-        count(cfg.procs.len(), "procedure"),
-        Totals::of(cfg).text(),
-        count(cfg.blocks.len(), "block"),
-        count(cfg.insts.len(), "instruction"),
-        count(cfg.jump_tables.len(), "jump table"),
+        count(sum(objects, |o| o.cfg.procs.len()), "procedure"),
+        totals(objects).text(),
+        count(sum(objects, |o| o.cfg.blocks.len()), "block"),
+        count(sum(objects, |o| o.cfg.insts.len()), "instruction"),
+        count(sum(objects, |o| o.cfg.jump_tables.len()), "jump table"),
     )
 }
 
-/// Size of the new text in bytes, and number of procedures that move.
-pub fn layout(layout: &Layout) -> String {
-    format!(
-        "{} bytes of new text, {}",
-        number(layout.end - layout.start),
-        count(layout.moved.count(), "moved procedure"),
-    )
-}
-
-/// Number of pads, and of branches of procedures that stay.
-pub fn old_text(old: &OldText) -> String {
-    let pads = count(old.patches.len(), "landing pad");
-    format!("{pads}, {}", count(old.branches.len(), "patched call"))
+fn totals(objects: &[Object<'_>]) -> Totals {
+    objects.iter().map(|o| Totals::of(&o.cfg)).sum()
 }
 
 /// A size in bytes.
-pub fn bytes(size: u64) -> String {
+fn bytes(size: u64) -> String {
     format!("{} bytes", number(size))
 }
 
-/// What is left out of a program that is instrumented alone, in one line; `None` if it is nothing.
-pub fn left_out(image: &Image, cfg: &Cfg, code: Code) -> Option<String> {
-    let libraries = image.needed();
+/// What is left out of a program that is instrumented alone, in one line; `None` if it is nothing. `unseen` is the size
+/// in bytes of its libraries' code.
+pub fn left_out(made: &Rewritten<'_>, unseen: u64) -> Option<String> {
+    let [object] = made.objects else {
+        return None;
+    };
+    let libraries = object.image.needed();
     let mut parts = Vec::new();
     if !libraries.is_empty() {
         let names = libraries.join(", ");
+        let code = CodeSize::of(&object.cfg).and(unseen);
         let unseen = (code.all - code.understood) as f64 * 100.0 / code.all.max(1) as f64;
         parts.push(format!(
             "{names} and what they load, {unseen:.0} % of the process's code (--libs includes them)"
         ));
     }
-    let opaque = Totals::of(cfg).opaque;
+    let opaque = totals(made.objects).opaque;
     if opaque != 0 {
         let count = count(opaque, "opaque procedure");
         parts.push(format!("{count} (atom show lists them)"));
@@ -87,38 +123,37 @@ pub fn left_out(image: &Image, cfg: &Cfg, code: Code) -> Option<String> {
 }
 
 /// The one line that says what happened.
-pub fn summary(
-    request: &Request,
-    cfg: &Cfg,
-    plan: &Plan,
-    unselected: usize,
-    steps: &Steps,
-) -> String {
-    let left_out = match unselected {
+pub fn summary(request: &Request, made: &Rewritten<'_>, steps: &Steps) -> String {
+    let output = request.output.display();
+    if let Some(area) = made.area {
+        let tool = request.tool.as_deref().and_then(Path::file_stem);
+        let tool = tool.unwrap_or_default().to_string_lossy();
+        let size = area.len() + made.outputs.iter().map(|o| o.len()).sum::<u64>();
+        return format!(
+            "{} with {} -> {output} and {output}.libs: {}, {} bytes",
+            request.app.display(),
+            tool.trim_start_matches("lib"),
+            count(made.outputs.len(), "object"),
+            number(size),
+        );
+    }
+    let calls = Calls::of(made);
+    let left_out = match made.unselected {
         0 => String::new(),
         n => format!(" ({} not selected)", number(n as u64)),
     };
-    let in_line = match plan.calls_inlined {
+    let in_line = match calls.inlined {
         0 => String::new(),
         n => format!(" ({} in line)", number(n)),
     };
+    let cfg = &made.objects[0].cfg;
     format!(
-        "{}: {} ({}), {}, {}{in_line}{left_out} -> {} in {:.2} s",
+        "{}: {} ({}), {}, {}{in_line}{left_out} -> {output} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),
         count(cfg.blocks.len(), "block"),
-        count(plan.calls_added as usize, "call"),
-        request.output.display(),
+        count(calls.added as usize, "call"),
         steps.elapsed().as_secs_f64(),
-    )
-}
-
-/// What the checker has compared.
-pub fn checked(done: Checked) -> String {
-    let compared = count(done.instructions as usize, "instruction");
-    format!(
-        "{compared} and {} inserted ones are right",
-        number(done.inserted)
     )
 }

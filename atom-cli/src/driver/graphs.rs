@@ -6,14 +6,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use atom_core::Result;
 use atom_core::cfg::stored::{Reader, Writer};
-use atom_core::cfg::{Cfg, Object, Returns};
-use atom_core::layout::{self, Sites};
+use atom_core::cfg::{Cfg, Object};
 use atom_core::live::{Live, Settled};
-use atom_core::memory;
+use atom_core::pipeline::Input;
 
-use super::process::File;
 use crate::run::identity::Identity;
 
 /// Name of the folder.
@@ -26,22 +23,12 @@ pub(super) struct Graphs {
     files: Vec<PathBuf>,
 }
 
-/// The objects of a process, of which some were found out about before.
-pub(super) struct Known<'a> {
-    /// All objects.
-    pub objects: Vec<Object<'a>>,
-    /// The places of pads, of the objects behind the first ones.
-    pub sites: Vec<Sites>,
-    /// By object: what is known of its expectations.
-    pub settled: Vec<Option<Settled>>,
-}
-
 impl Graphs {
     /// In the folder of added libraries. `stamps` has what the file system says of each object.
-    pub fn new(folder: &Path, files: &[File], stamps: &[String]) -> Self {
+    pub fn new(folder: &Path, inputs: &[Input], stamps: &[String]) -> Self {
         let folder = folder.join(FOLDER);
-        let names = files.iter().zip(stamps).map(|(file, stamp)| {
-            let path = file.path.to_string_lossy().into_owned();
+        let names = inputs.iter().zip(stamps).map(|(input, stamp)| {
+            let path = input.path.to_string_lossy().into_owned();
             folder.join(Identity::of_words(&[path, stamp.clone()]))
         });
         Self {
@@ -50,40 +37,11 @@ impl Graphs {
         }
     }
 
-    /// Finds the procedures of all objects, as far as the files of the first `there` ones do not tell.
-    pub fn understand<'a>(
-        &self,
-        files: &'a [File],
-        there: usize,
-        returns: Returns,
-    ) -> Result<Known<'a>> {
-        let mut known = Known {
-            objects: Vec::new(),
-            sites: Vec::new(),
-            settled: Vec::new(),
-        };
-        for (i, file) in files.iter().enumerate() {
-            let unwind = file.image.unwind_table()?;
-            let stored = (i < there).then(|| read(&self.files[i])).flatten();
-            let (object, settled) = match stored {
-                Some((cfg, settled)) => {
-                    let image = &file.image;
-                    (Object { image, unwind, cfg }, Some(settled))
-                }
-                None => {
-                    let (object, sites) = layout::understand(&file.image, unwind, returns)?;
-                    if i >= there {
-                        known.sites.push(sites);
-                    }
-                    (object, None)
-                }
-            };
-            file.image.release_pages();
-            known.objects.push(object);
-            known.settled.push(settled);
+    /// What the files tell of the first objects.
+    pub fn read(&self, inputs: &mut [Input]) {
+        for (input, file) in inputs.iter_mut().zip(&self.files) {
+            input.stored = read(file);
         }
-        memory::give_back();
-        Ok(known)
     }
 
     /// Keeps what was found out. What cannot be written is found out again.

@@ -8,32 +8,24 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File as LockFile};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use atom_core::emit::{self, late::Addition};
 use atom_core::image::{Image, ObjectKind};
-use atom_core::layout::Area;
-use atom_core::plan::Whole;
-use atom_core::plan::kept::{Kept, Late};
+use atom_core::pipeline::{self, Input};
 use atom_core::{Error, Result, memory};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-use super::bundle;
-use super::calls::routines;
-use super::deliver::output_mode;
+use super::deliver::{self, LATE};
 use super::graphs::Graphs;
-use super::process::{self, File};
+use super::objects;
+use super::settings::Settings;
 use crate::args::Args;
-use crate::output::PendingFile;
-use crate::report::{Code, Totals};
 use crate::request::Request;
 use crate::run::closure;
 use crate::run::identity::{Identity, stamp};
 use crate::steps::Steps;
-use crate::tool_code::Loaded;
 use crate::with;
 
 /// The word by which this command is known.
@@ -50,20 +42,6 @@ const REFUSED: &str = "refused";
 const VARIABLES: [&str; 3] = ["HOME", "XDG_CACHE_HOME", "DEBUGINFOD_CACHE_PATH"];
 const DOING: &str = "adding a library to a running process";
 
-/// Bytes of addresses for added libraries' files in a process that has most of the first 2 GiB for the area.
-const WIDE: u64 = 384 << 20;
-/// Part of the addresses of the area that they get in other processes.
-const PART: u64 = 4;
-
-/// Where the area ends, so that files of added libraries fit behind it if there may be any.
-pub(super) fn end_of_area(late: &Late<'_>, room: &Range<u64>) -> u64 {
-    let size = room.end.saturating_sub(room.start);
-    match late {
-        Late::Never => room.end,
-        _ => room.end - WIDE.min(size / PART),
-    }
-}
-
 /// What has to be known of a process to add a library to it.
 #[derive(Serialize, Deserialize, Clone)]
 pub(super) struct State {
@@ -73,22 +51,12 @@ pub(super) struct State {
     folder: String,
     /// Its variables of [`VARIABLES`].
     variables: Vec<(String, String)>,
-    /// Addresses of the area: start, data, information for the start, facts.
-    area: [u64; 4],
-    /// Offset of the `ThreadInfo`, if the tool has cells.
-    thread_info: Option<u32>,
-    /// Offset of the `RunInfo`.
-    run_info: u32,
-    /// Where the next file goes, and the end of the addresses for such files.
-    next: [u64; 2],
     /// What the file system says of the tool, of this command and of the originals of all objects.
     stamps: Vec<String>,
-    /// For each object what [`process::places_of`] tells.
-    places: Vec<[u64; 6]>,
     /// Libraries that were added: the original and the instrumented file, and the number of objects after that.
     added: Vec<(String, String, usize)>,
-    /// What a [`Kept`] consists of.
-    kept: Vec<u64>,
+    /// What the stages have to know.
+    process: pipeline::State,
 }
 
 /// A path as text; others are refused.
@@ -98,13 +66,11 @@ fn text(path: &Path) -> Result<String> {
 }
 
 impl State {
-    /// The state of a process that begins. `end` is the end of the addresses for files of added libraries.
+    /// The state of a process that begins.
     pub(super) fn of_process(
-        kept: &Kept,
-        area: &Area,
-        whole: &Whole,
-        (request, files): (&Request, &[File]),
-        (places, end): (&[[u64; 6]], u64),
+        process: &pipeline::State,
+        request: &Request,
+        inputs: &[Input],
     ) -> Result<Self> {
         let words = std::env::args_os().map(|word| text(Path::new(&word)));
         let folder = std::env::current_dir().map_err(|e| Error::new(DOING, e.to_string()))?;
@@ -115,14 +81,9 @@ impl State {
             words: words.collect::<Result<_>>()?,
             folder: text(&folder)?,
             variables: variables.collect(),
-            area: [area.start, area.data, area.info, area.facts],
-            thread_info: whole.shared.cell_info,
-            run_info: whole.shared.run_info.unwrap_or(0),
-            next: [area.end, end],
-            stamps: stamps(request, files)?,
-            places: places.to_vec(),
+            stamps: stamps(request, inputs)?,
             added: Vec::new(),
-            kept: kept.to_words(),
+            process: process.clone(),
         })
     }
 
@@ -159,47 +120,30 @@ impl State {
     }
 
     /// Adds the libraries that were added to the process.
-    fn add_libraries(&self, files: &mut Vec<File>) -> Result<()> {
+    fn add_libraries(&self, inputs: &mut Vec<Input>) -> Result<()> {
         for (path, output, known) in &self.added {
             let path = PathBuf::from(path);
             let fail = |e: &str| Error::new(DOING, e).file(&path);
             let real = fs::canonicalize(&path).map_err(|e| fail(&e.to_string()))?;
-            let image = process::library(&real);
-            files.push(File {
-                image: image.ok_or_else(|| fail("it is another file now"))?,
+            let image = objects::library(&real);
+            let image = image.ok_or_else(|| fail("it is another file now"))?;
+            inputs.push(Input {
                 output: output.into(),
                 is_global: false,
                 known: *known,
                 path: path.clone(),
+                ..Input::alone(image)
             });
         }
         Ok(())
     }
-
-    /// The area as the process began with it.
-    fn area(&self) -> Area {
-        let [start, data, info, facts] = self.area;
-        Area {
-            file: PathBuf::new(),
-            loader: PathBuf::new(),
-            runtime: 0,
-            start,
-            rw: data,
-            data,
-            slots: 0,
-            routines: Vec::new(),
-            info,
-            facts,
-            end: self.next[0],
-        }
-    }
 }
 
 /// See [`State::stamps`].
-fn stamps(request: &Request, files: &[File]) -> Result<Vec<String>> {
+fn stamps(request: &Request, inputs: &[Input]) -> Result<Vec<String>> {
     let command = Identity::command()?;
     let tool = request.tool.as_deref();
-    let others = files.iter().map(|file| file.path.as_path());
+    let others = inputs.iter().map(|input| input.path.as_path());
     let all = tool.into_iter().chain([command.as_path()]).chain(others);
     all.map(|path| {
         let metadata = fs::metadata(path);
@@ -248,7 +192,7 @@ fn found_or_made(state: &Path, library: &Path) -> Result<PathBuf> {
     let name = Identity::of_words(&[text(state)?, text(library)?, stamp(&metadata)]);
     let before = state.parent().unwrap_or(Path::new("/"));
     // Folders of later libraries lie beside those of earlier ones.
-    let all = match before.file_name().is_some_and(|name| name == bundle::LATE) {
+    let all = match before.file_name().is_some_and(|name| name == LATE) {
         true => before,
         false => before.parent().unwrap_or(before),
     };
@@ -282,14 +226,13 @@ fn found_or_made(state: &Path, library: &Path) -> Result<PathBuf> {
 
 /// Adds a library to the objects, and with it the libraries that it names and that are not there yet: the interpreter opens
 /// them next. If it finds others instead, these come by themselves.
-fn add_with_dependencies(files: &mut Vec<File>, (library, image): (&Path, Image), folder: &Path) {
+fn add_with_dependencies(inputs: &mut Vec<Input>, (library, image): (&Path, Image), folder: &Path) {
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let interpreter = files
-        .iter()
-        .find(|file| file.image.kind == ObjectKind::Interpreter);
+    let is_interpreter = |input: &&Input| input.image.kind == ObjectKind::Interpreter;
+    let interpreter = inputs.iter().find(is_interpreter);
     let loaded = interpreter.map(|interpreter| closure::libraries(&interpreter.path, library));
     let loaded = loaded.and_then(Result::ok).unwrap_or_default();
-    let mut known: BTreeSet<PathBuf> = files.iter().map(|file| real(&file.path)).collect();
+    let mut known: BTreeSet<PathBuf> = inputs.iter().map(|input| real(&input.path)).collect();
     let mut names = BTreeSet::new();
     let mut add = |path: PathBuf, image: Image| {
         let mut name = path
@@ -299,12 +242,12 @@ fn add_with_dependencies(files: &mut Vec<File>, (library, image): (&Path, Image)
         while !names.insert(name.clone()) {
             name.push(".2");
         }
-        files.push(File {
+        inputs.push(Input {
             output: folder.join(LIBRARIES).join(name),
             path,
-            image,
             is_global: false,
             known: usize::MAX,
+            ..Input::alone(image)
         });
     };
     known.insert(real(library));
@@ -312,7 +255,7 @@ fn add_with_dependencies(files: &mut Vec<File>, (library, image): (&Path, Image)
     for path in loaded.into_iter().filter_map(|loaded| loaded.path) {
         let file = real(&path);
         if known.insert(file.clone())
-            && let Some(image) = process::library(&file)
+            && let Some(image) = objects::library(&file)
             && image.kind == ObjectKind::SharedObject
         {
             add(path, image);
@@ -320,23 +263,10 @@ fn add_with_dependencies(files: &mut Vec<File>, (library, image): (&Path, Image)
     }
 }
 
-/// Writes instrumented libraries into a folder of `making`.
-fn write_libraries(making: &Path, files: &[File], outputs: &[emit::Output<'_>]) -> Result<()> {
-    let folder = making.join(LIBRARIES);
-    let fail = |e: std::io::Error| Error::new(DOING, e.to_string()).file(&folder);
-    fs::create_dir_all(&folder).map_err(fail)?;
-    for (file, output) in files.iter().zip(outputs) {
-        let name = folder.join(file.output.file_name().unwrap_or_default());
-        let mode = output_mode(&file.path)?;
-        PendingFile::write(&name, |file| output.write_to(file), mode)?.commit()?;
-    }
-    Ok(())
-}
-
 /// The image of a library that may be added. What can never be added costs nothing more.
 fn image(library: &Path) -> Result<Image, String> {
     let real = fs::canonicalize(library).map_err(|e| e.to_string())?;
-    let image = process::library(&real).ok_or("it cannot be instrumented")?;
+    let image = objects::library(&real).ok_or("it cannot be instrumented")?;
     match image.kind {
         ObjectKind::SharedObject => Ok(image),
         _ => Err("it is no library".into()),
@@ -349,94 +279,46 @@ fn make(before: &State, library: &Path, making: &Path, folder: &Path) -> Result<
     let image = image(library).map_err(fail)?;
     let args = before.command_line()?;
     let request = Request::new(&args.run)?;
-    let steps = &mut Steps::new(&request);
+    let mut steps = Steps::new(&request);
 
     let program = Image::read(request.app)?;
-    let bundle_folder = bundle::folder(&request.output)?;
-    let mut files = process::files(&request, program, &bundle_folder)?;
-    before.add_libraries(&mut files)?;
-    let first = files.len();
-    add_with_dependencies(&mut files, (library, image), folder);
-    let mut kept = Kept::from_words(&before.kept).ok_or_else(|| fail("bad state".into()))?;
-    let stamps = stamps(&request, &files)?;
+    let bundle = deliver::folder(&request.output)?;
+    let mut inputs = objects::all(&request, program, &bundle)?;
+    before.add_libraries(&mut inputs)?;
+    let first = inputs.len();
+    if before.process.objects() != first {
+        return Err(fail("the process has other objects".into()));
+    }
+    add_with_dependencies(&mut inputs, (library, image), folder);
+    let stamps = stamps(&request, &inputs)?;
     if !stamps.starts_with(&before.stamps) {
         return Err(fail("the tool, atom or an object has been replaced".into()));
     }
-    if kept.objects != first || before.places.len() != first {
-        return Err(fail("the process has other objects".into()));
-    }
-    let area = before.area();
-    let start = before.next[0];
-    kept.fixed.rest = u32::try_from(start + emit::late::HEAD - area.data)
-        .map_err(|_| fail("there is no room".into()))?;
-    let starter = process::starter(&request, &files)?;
-    let tool = request.tool.as_deref().unwrap_or(Path::new(""));
-    let loaded = Loaded::new(tool)?;
-    let of_objects = &stamps[stamps.len() - files.len()..];
+    let of_objects = &stamps[stamps.len() - inputs.len()..];
     let all = folder.parent().unwrap_or(folder);
-    let graphs = Graphs::new(all, &files, of_objects);
-    let known = graphs.understand(&files, first, request.returns)?;
-    let (objects, sites, settled) = (known.objects, known.sites, known.settled);
-    let late = Late::Added(&kept);
-    let each = (&files[..], &objects[..], &settled[..]);
-    let (calls, lives, _) = process::calls(&loaded, &request, each, late.rooms(), steps)?;
-    graphs.keep(&objects, &lives);
-    let used = routines(&calls);
-    let (analysis, summaries) = loaded.code(&used)?;
-    let tool_code = (&analysis, &summaries);
-    let begun_with = first - before.added.len();
-    let what = (calls, &late, Path::new(""), begun_with);
-    let whole = process::plan(&request, &objects, &lives, starter, what, tool_code)?;
-    let Some((kept_now, replaced)) = &whole.kept else {
-        return Err(fail("nothing is kept".into()));
-    };
-    let knows_modified = analysis.facts.version >= process::MODIFIED;
-    let mut facts = process::facts(&files, (starter, knows_modified), &bundle_folder, &request)?;
-    let own = area.with_library(
-        start,
-        whole.shared.data.len() as u64,
-        process::slots(&analysis, used),
-        facts.bytes.len() as u64,
-    );
-    let (own_objects, own_plans) = (&objects[first..], &whole.plans[first..]);
-    let placed = process::place(&request, own_objects, sites, own_plans, &own)?;
-    let mut places = before.places.clone();
-    places.extend(placed.iter().map(process::places_of));
-    process::tell_places(&mut facts, &places);
-    let [known, understood] = objects
-        .iter()
-        .map(|o| Code::of(&o.cfg))
-        .sum::<Code>()
-        .told();
-    let opaque: usize = objects.iter().map(|o| Totals::of(&o.cfg).opaque).sum();
-    let bytes = emit::late::write(&Addition {
-        area: &area,
-        own: &own,
-        shared: &whole.shared,
-        replaced,
-        facts: &facts,
-        thread_info: before.thread_info,
-        run_info: before.run_info,
-        told: [opaque as u64, known, understood],
-        object: first,
-        end: before.next[1],
-    })?;
-    let none: Vec<_> = placed.iter().map(|_| Vec::new()).collect();
-    let outputs = process::outputs(&placed, &none)?;
-    if let Some(scope) = request.check {
-        let subjects = placed.iter().zip(&lives[first..]).zip(&outputs);
-        process::check(subjects, &summaries, scope, steps)?;
-    }
-    let mut after = before.clone();
-    after.next[0] = start + bytes.len() as u64;
-    after.stamps = stamps;
-    after.places = places;
-    after.kept = kept_now.to_words();
-    write_libraries(making, &files[first..], &outputs)?;
-    for file in &files[first..] {
-        let added = (text(&file.path)?, text(&file.output)?, files.len());
-        after.added.push(added);
-    }
-    fs::write(making.join(AREA), &bytes).map_err(|e| fail(e.to_string()))?;
-    after.write(making)
+    let graphs = Graphs::new(all, &inputs, of_objects);
+    graphs.read(&mut inputs[..first]);
+    let settings = Settings::process(&request, &bundle, Path::new(""));
+    let options = settings.options(&request, Some(&before.process));
+    let tool = request.tool.as_deref();
+    pipeline::instrument(inputs, tool, &options, &mut steps, |made, _| {
+        graphs.keep(made.objects, made.lives);
+        let (Some(area), Some(process)) = (made.area, made.state) else {
+            return Err(fail("nothing is kept".into()));
+        };
+        let mut after = State {
+            stamps,
+            process: process.clone(),
+            ..before.clone()
+        };
+        for input in &made.inputs[first..] {
+            let added = (text(&input.path)?, text(&input.output)?, made.inputs.len());
+            after.added.push(added);
+        }
+        let libraries = making.join(LIBRARIES);
+        fs::create_dir_all(&libraries).map_err(|e| fail(e.to_string()))?;
+        deliver::write_objects(made, first, &libraries)?;
+        fs::write(making.join(AREA), area.to_vec()?).map_err(|e| fail(e.to_string()))?;
+        after.write(making)
+    })
 }

@@ -22,7 +22,7 @@ use super::record;
 use super::store::Store;
 use super::surroundings::Surroundings;
 use crate::args::{Args, Command};
-use crate::driver::bundle;
+use crate::driver;
 use crate::source;
 
 /// The word by which this command is known.
@@ -107,7 +107,7 @@ impl Call {
     /// runtime which process waits; see `analysis-rt/src/process/run.rs`.
     fn path_for_run(&self, entry: &Path, program: &Program) -> PathBuf {
         let file = &entry.join(program.file_name());
-        let has_libraries = bundle::beside(file).exists();
+        let has_libraries = driver::beside(file).exists();
         let is_script = program.file.as_os_str() != self.path;
         let named = match is_script || !has_libraries {
             true => self.named(entry, &program.file_name()),

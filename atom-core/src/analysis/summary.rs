@@ -12,6 +12,7 @@ use crate::x86::{InstructionInfoFactory, Mnemonic, OpKind};
 use super::code::{Callee, Exit, Function};
 use super::effect::{below_rsp, depths, effect, gpr_bit};
 use super::image::AnalysisImage;
+use crate::{Error, Result};
 
 /// Caller-saved registers as a mask: rax, rcx, rdx, rsi, rdi, r8 to r11.
 pub const CALLER_SAVED: u16 = 0x0FC7;
@@ -172,6 +173,29 @@ impl Summaries {
     /// The summary of the function at an address.
     pub fn of(&self, address: u64) -> Summary {
         self.of.get(&address).copied().unwrap_or(Summary::UNKNOWN)
+    }
+
+    /// Refuses analysis routines that change AVX or x87 registers: calls keep the application's general,
+    /// xmm and flag registers only.
+    pub fn refuse_wide_registers(&self, image: &AnalysisImage, routines: &[u64]) -> Result<()> {
+        for &routine in routines {
+            let summary = self.of(routine);
+            if summary.avx || summary.x87 {
+                let registers = if summary.avx { "AVX" } else { "x87" };
+                return Err(Error::new(
+                    "planning the calls",
+                    format!(
+                        "the analysis routine uses {registers} registers, which calls do not save"
+                    ),
+                )
+                .file(&image.file)
+                .symbol(image.name_at(routine))
+                .advice(
+                    "build the tool for baseline x86-64, without target-cpu or target-feature",
+                ));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) mod pointers;
 mod reaching;
 mod returns;
 pub mod seeds;
+mod size;
 mod start_code;
 pub mod stored;
 mod text_data;
@@ -55,6 +56,7 @@ use crate::unwind::go::Origin;
 use crate::x86::{Inst, Instruction, Run, decode_at, target_of};
 
 pub use exits::Exit;
+pub use size::CodeSize;
 
 /// How well a procedure is understood.
 #[derive(Clone, PartialEq, Eq, Debug)]

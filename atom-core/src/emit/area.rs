@@ -13,59 +13,9 @@ use crate::analysis::AnalysisImage;
 use crate::layout::{Area, Placed};
 use crate::plan::Plan;
 
+use super::facts::Facts;
 use super::output::Output;
 use super::start_info::StartWords;
-
-/// Bytes with slots that hold addresses inside them, relative to their start.
-#[derive(Default, Debug)]
-pub struct Facts {
-    /// The bytes. The first are a `ProcessInfo`.
-    pub bytes: Vec<u8>,
-    /// Offsets of 8-byte slots to which the bytes' address is added.
-    pub relocs: Vec<u32>,
-}
-
-impl Facts {
-    /// Room for the `ProcessInfo`.
-    pub fn new() -> Self {
-        Self {
-            bytes: vec![0; size_of::<ProcessInfo>()],
-            relocs: Vec::new(),
-        }
-    }
-
-    /// Adds bytes at the next multiple of 8; returns their offset.
-    pub fn add(&mut self, bytes: &[u8]) -> usize {
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        at
-    }
-
-    /// Writes a number.
-    pub fn put(&mut self, at: usize, value: u64) {
-        self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    }
-
-    /// A number that was written.
-    pub fn number(&self, at: usize) -> u64 {
-        let bytes = self.bytes[at..at + 8].try_into();
-        u64::from_le_bytes(bytes.expect("eight bytes"))
-    }
-
-    /// Writes the address of what lies at an offset.
-    pub fn put_address(&mut self, at: usize, offset: usize) {
-        self.put(at, offset as u64);
-        self.relocs.push(at as u32);
-    }
-
-    /// Writes a `StrRef` to text, which is added with a null behind it.
-    pub fn put_text(&mut self, at: usize, text: &[u8]) {
-        let place = self.add(&[text, b"\0"].concat());
-        self.put_address(at, place);
-        self.put(at + 8, text.len() as u64);
-    }
-}
 
 /// The contents of the area's file. `biases` and `identities` are the offsets in the data of what the runtime notes of the
 /// objects, see [`crate::plan::Whole::biases`]. `starter` is the program

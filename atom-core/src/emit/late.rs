@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::layout::Area;
 use crate::plan::{Plan, kept::Replaced};
 
-use super::area::Facts;
+use super::facts::Facts;
+use super::output::Output;
 
 /// What is added.
 pub struct Addition<'a> {
@@ -41,7 +42,7 @@ pub struct Addition<'a> {
 pub const HEAD: u64 = size_of::<LateInfo>().next_multiple_of(64) as u64;
 
 /// Writes the file. It is mapped at `own.rw`.
-pub fn write(addition: &Addition<'_>) -> Result<Vec<u8>> {
+pub fn write(addition: &Addition<'_>) -> Result<Output<'static>> {
     let Addition {
         area,
         own,
@@ -120,7 +121,9 @@ pub fn write(addition: &Addition<'_>) -> Result<Vec<u8>> {
     ] {
         put(start + field as u64, value);
     }
-    Ok(bytes)
+    let mut output = Output::default();
+    output.put(0, bytes);
+    Ok(output)
 }
 
 /// The words of the area that change, with their addresses, in the order in which they change: pointers to

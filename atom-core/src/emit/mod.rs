@@ -17,6 +17,7 @@ pub mod area;
 pub mod area_sections;
 pub mod debug;
 mod elf;
+pub mod facts;
 pub mod late;
 mod libc_view;
 mod output;

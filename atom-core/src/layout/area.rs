@@ -10,6 +10,7 @@
 //! In its file the area has two parts, each mapped as a whole: what is only read and executed (the tool's
 //! code and constants), and what is written.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,7 @@ use crate::PAGE;
 use crate::analysis::AnalysisImage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Image;
+use crate::plan;
 
 use super::Region;
 
@@ -32,12 +34,47 @@ const LOWEST: u64 = 0x1000_0000;
 /// Bytes behind a program at fixed addresses in which the kernel chooses the heap's start.
 const HEAP_STARTS: u64 = 0x4000_0000;
 
+/// Bytes of addresses for added libraries' files in a process that has most of the first 2 GiB for the area.
+const ADDED: u64 = 384 << 20;
+/// Part of the addresses of the area that they get in other processes.
+const ADDED_PART: u64 = 4;
+
 /// The addresses that an area may have in a process of this program.
-pub fn room(program: &Image) -> Range<u64> {
+fn room(program: &Image) -> Range<u64> {
     match program.kind.is_position_independent() {
         true => LOWEST..END,
         false => program.end + HEAP_STARTS..Region::of(program).start.min(END),
     }
+}
+
+/// The addresses that an area may have in a process of this program, and where the addresses for files of added libraries
+/// end, which follow the area. `grows`: there may be such libraries.
+pub fn rooms(program: &Image, grows: bool) -> (Range<u64>, u64) {
+    let Range { start, end } = room(program);
+    let added = match grows {
+        true => ADDED.min(end.saturating_sub(start) / ADDED_PART),
+        false => 0,
+    };
+    (start..end - added, end)
+}
+
+/// Sizes of what an area holds beside the tool.
+pub struct AreaSizes {
+    /// The calls' data, in bytes.
+    pub data: u64,
+    /// The facts of the process, in bytes.
+    pub facts: u64,
+}
+
+/// The functions of the tool that inserted code calls by their addresses: the routines of `used`, and those
+/// that the core calls itself; ascending.
+fn called(analysis: &AnalysisImage, used: &[u64]) -> Vec<u64> {
+    let exports = plan::CALLED
+        .iter()
+        .filter_map(|name| analysis.facts.export(name));
+    let of_header = analysis.header_functions();
+    let all = used.iter().copied().chain(of_header).chain(exports);
+    all.collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
 /// Addresses of the parts of the area.
@@ -68,20 +105,18 @@ pub struct Area {
 }
 
 impl Area {
-    /// Places everything. `data_size` is the size of the calls' data in bytes, `facts_size` the size of
-    /// the facts of the process; `routines` are the functions of the tool that are called;
-    /// `files` are the paths of the area's file and of the rewritten program interpreter;
+    /// Places everything. `used` are the routines of the tool that are called;
+    /// `file` and `loader` are the paths of the area's file and of the rewritten program interpreter;
     /// `room` are the addresses that the area may have.
     pub fn new(
         analysis: &AnalysisImage,
-        data_size: u64,
-        facts_size: u64,
-        mut routines: Vec<u64>,
-        files: (&Path, &Path),
+        used: &[u64],
+        sizes: &AreaSizes,
+        file: &Path,
+        loader: &Path,
         room: Range<u64>,
     ) -> Result<Self> {
-        routines.sort_unstable();
-        routines.dedup();
+        let routines = called(analysis, used);
         let table_size = 8 * routines.len() as u64;
         let place = |start: u64| {
             let mut at = start + analysis.end();
@@ -90,10 +125,10 @@ impl Area {
                 at = own + size;
                 own
             };
-            let data = take(PAGE, data_size);
+            let data = take(PAGE, sizes.data);
             let slots = take(8, table_size);
             let info = take(64, size_of::<StartInfo>() as u64);
-            let facts = take(64, facts_size);
+            let facts = take(64, sizes.facts);
             Self {
                 file: PathBuf::new(),
                 loader: PathBuf::new(),
@@ -123,32 +158,31 @@ impl Area {
         }
         Ok(Self {
             routines,
-            file: files.0.to_path_buf(),
-            loader: files.1.to_path_buf(),
+            file: file.to_path_buf(),
+            loader: loader.to_path_buf(),
             ..place((room.end - size) & !(PAGE - 1))
         })
     }
 
     /// The area as a library sees it that is added to the running process: everything is where it was, but the
-    /// library has a table of routines and facts of its own. `start` is where the library's data begins, `data_end` the
-    /// offset in the data of its end.
+    /// library has a table of routines and facts of its own. `start` is where the library's data begins; the data in
+    /// `sizes` is that of all calls.
     pub fn with_library(
         &self,
+        analysis: &AnalysisImage,
+        used: &[u64],
+        sizes: &AreaSizes,
         start: u64,
-        data_end: u64,
-        mut routines: Vec<u64>,
-        facts_size: u64,
     ) -> Self {
-        routines.sort_unstable();
-        routines.dedup();
-        let slots = (self.data + data_end).next_multiple_of(8);
+        let routines = called(analysis, used);
+        let slots = (self.data + sizes.data).next_multiple_of(8);
         let facts = (slots + 8 * routines.len() as u64).next_multiple_of(64);
         Self {
             rw: start,
             slots,
             routines,
             facts,
-            end: facts + facts_size,
+            end: facts + sizes.facts,
             ..self.clone()
         }
     }

@@ -215,6 +215,13 @@ impl Region {
         Ok(region)
     }
 
+    /// Bytes of the region of a program that certainly lie below 2 GiB.
+    pub fn low_room(&self, image: &Image) -> u64 {
+        let is_fixed = !image.kind.is_position_independent() && self.data.is_none();
+        let low = (1u64 << 31).saturating_sub(self.start);
+        if is_fixed { low.min(self.size) } else { 0 }
+    }
+
     /// A region that starts nearer to the program and has more room. It starts behind the range of
     /// the heap's random start, but leaves little room for the heap to grow. `None` if `self` is
     /// not the usual region.

@@ -254,6 +254,7 @@ pub struct Plan {
 }
 
 /// What the runtime is told of the run; the fields are those of `atom_abi::RunInfo`.
+#[derive(Clone, Copy, Default)]
 pub struct Told<'a> {
     /// Path of the record for `atom run`, up to the process number; may be empty.
     pub record: &'a [u8],

@@ -16,6 +16,7 @@ mod edge_counts;
 mod exits;
 mod inline;
 pub mod kept;
+mod options;
 mod part;
 pub(crate) mod points;
 mod prepare;
@@ -30,14 +31,13 @@ mod threads;
 mod whole;
 mod wrapper;
 
-use crate::analysis::specialise::Specialiser;
-
 pub use crate::x86::asm::{Access, Frame, Shift};
 pub use code::{
     Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals,
 };
+pub use options::{CALLED, Options};
 pub use sparse::Sparse;
-pub use threads::{FORKED, ThreadAccess, ThreadOptions, ThreadWants};
+pub use threads::{ThreadAccess, ThreadOptions};
 pub use whole::{Unit, Whole};
 
 /// Registers and flags that an analysis routine, with all that it calls, may change.
@@ -94,41 +94,4 @@ impl From<crate::analysis::Summary> for Clobbers {
             is_apart: false,
         }
     }
-}
-
-/// Export of the runtime that calls a routine on a stack of the runtime's.
-pub const APART: &str = "__atom_apart";
-
-/// Options of planning.
-#[derive(Clone, Copy, Default)]
-pub struct Options<'a> {
-    /// Address of the runtime's `finish` in the tool's file. It is called where the process may end.
-    /// `None`: there are no such hooks.
-    pub finish: Option<u64>,
-    /// Address of the runtime's `exec` in the tool's file. It is called before the process may become
-    /// another program. `None`: there are no such hooks.
-    pub exec: Option<u64>,
-    /// Address of the runtime's `system_call` in the tool's file. It is called before some system calls,
-    /// whose arguments it may change, if all objects of the process are instrumented.
-    pub system_call: Option<u64>,
-    /// True if programs that the process executes are instrumented too: the runtime's `system_call` is then
-    /// also called before the system calls that execute a program, and in a static program.
-    pub follows: bool,
-    /// True if the program can have more than one thread, so that the end of a thread need not be the end
-    /// of the process.
-    pub may_have_threads: bool,
-    /// Address of the runtime's function in the tool's file that calls a routine on another stack. `None`: all routines run
-    /// on the program's.
-    pub apart: Option<u64>,
-    /// How per-thread data is found.
-    pub threads: ThreadOptions,
-    /// Makes the bodies that stand in line. `None`: all routines are called.
-    pub bodies: Option<&'a Specialiser<'a>>,
-    /// Number of bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if the
-    /// program may lie anywhere. Data there can be named by 32-bit displacements.
-    pub low_room: u64,
-    /// Where the tool's code and data lie.
-    pub home: Home,
-    /// True if each call that only counts is made at its own point, and no edges are counted instead.
-    pub every_point: bool,
 }

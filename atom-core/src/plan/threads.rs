@@ -69,47 +69,44 @@ pub struct ThreadOptions {
     pub one_thread: bool,
 }
 
-/// What decides how inserted code finds the running thread's data.
+/// Facts that decide how inserted code finds the running thread's data.
 #[derive(Clone, Copy)]
-pub struct ThreadWants<'a> {
+pub(super) struct Facts {
     /// True if the tool has data for each thread.
     pub has_data: bool,
     /// True if the process may have more than one thread.
     pub may_have_threads: bool,
     /// True if analysis routines need stacks of their own.
     pub own_stack: bool,
-    /// Tells whether rsp leads to data somewhere, where inserted code needs another stack.
-    pub has_foreign: &'a dyn Fn() -> bool,
-    /// Tells whether gs must be left to the program.
-    pub uses_gs: &'a dyn Fn() -> bool,
-}
-
-impl ThreadWants<'_> {
-    fn access(&self) -> ThreadAccess {
-        let data = self.has_data;
-        match () {
-            () if self.own_stack => ThreadAccess::Gs,
-            () if !self.may_have_threads => ThreadAccess::Only,
-            () if !data && !(self.has_foreign)() => ThreadAccess::Only,
-            () if !(self.uses_gs)() => ThreadAccess::Gs,
-            // A look-up needs a stack by itself.
-            () if !data => ThreadAccess::Only,
-            () => ThreadAccess::Lookup,
-        }
-    }
 }
 
 impl ThreadOptions {
-    /// Chooses the options.
-    pub fn new(wants: &ThreadWants<'_>, facts: &tool::ToolFacts) -> Self {
+    /// Chooses the options. `has_foreign` tells whether rsp leads to data somewhere, where inserted code needs another
+    /// stack, and `uses_gs` whether gs must be left to the program.
+    pub(super) fn new(
+        facts: Facts,
+        has_foreign: impl FnOnce() -> bool,
+        uses_gs: impl FnOnce() -> bool,
+        tool: &tool::ToolFacts,
+    ) -> Self {
+        let data = facts.has_data;
+        let access = match () {
+            () if facts.own_stack => ThreadAccess::Gs,
+            () if !facts.may_have_threads => ThreadAccess::Only,
+            () if !data && !has_foreign() => ThreadAccess::Only,
+            () if !uses_gs() => ThreadAccess::Gs,
+            // A look-up needs a stack by itself.
+            () if !data => ThreadAccess::Only,
+            () => ThreadAccess::Lookup,
+        };
         Self {
-            access: wants.access(),
-            enter: facts.thread_enter,
-            started: facts.thread_started,
-            block: facts.thread_block,
-            forked: facts.export(FORKED),
-            own_stack: wants.own_stack,
-            one_thread: !wants.may_have_threads,
+            access,
+            enter: tool.thread_enter,
+            started: tool.thread_started,
+            block: tool.thread_block,
+            forked: tool.export(FORKED),
+            own_stack: facts.own_stack,
+            one_thread: !facts.may_have_threads,
         }
     }
 }

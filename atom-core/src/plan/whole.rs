@@ -36,6 +36,7 @@ pub struct Unit<'a> {
 }
 
 /// The plans of the objects of a process, and the data that the objects share.
+#[derive(Default)]
 pub struct Whole {
     /// A plan for each object, without data.
     pub plans: Vec<Plan>,
@@ -62,19 +63,31 @@ impl Plan {
         options: &Options<'_>,
     ) -> Result<Self> {
         let unit = Unit { image, cfg, live };
-        let whole = Whole::build(&[unit], 0, calls, clobbers, options, &Late::Never)?;
-        let own = whole.plans.into_iter().next().unwrap_or_default();
-        let shared = whole.shared;
-        Ok(Self {
-            data: shared.data,
-            data_relocs: shared.data_relocs,
-            counts: shared.counts,
-            ..own
-        })
+        let mut whole = Whole::build(&[unit], 0, calls, clobbers, options, &Late::Never)?;
+        whole.own_data();
+        Ok(whole.plans.into_iter().next().unwrap_or_default())
     }
 }
 
 impl Whole {
+    /// The plans of so many objects without calls.
+    pub fn without_calls(objects: usize) -> Self {
+        Self {
+            plans: (0..objects).map(|_| Plan::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Moves the data into the plan of a program alone.
+    pub fn own_data(&mut self) {
+        let shared = std::mem::take(&mut self.shared);
+        if let Some(own) = self.plans.first_mut() {
+            own.data = shared.data;
+            own.data_relocs = shared.data_relocs;
+            own.counts = shared.counts;
+        }
+    }
+
     /// Plans all calls of a process, and drops them. The calls at the program's start and end are made
     /// by code of the object with the index `starter`.
     pub fn build(
@@ -114,11 +127,11 @@ impl Whole {
         let counts = data.place_counts();
         data.check_size()?;
         let mut whole = Self {
-            plans: (0..there).map(|_| Plan::default()).collect(),
             shared: Plan { totals, ..first },
             biases,
             identities,
             kept: kept.transpose()?,
+            ..Self::without_calls(there)
         };
         for (i, (unit, flow)) in units.iter().zip(flows).enumerate().skip(there) {
             unit.image.release_pages();

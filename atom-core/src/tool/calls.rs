@@ -1,5 +1,6 @@
 //! The calls that an instrument routine added, in flat vectors, as planning reads them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use atom_abi::host;
@@ -185,6 +186,23 @@ pub struct Calls {
     pub maps_returns: bool,
     /// Strings and arrays of calls at ProgramBefore may be replaced by longer ones, as those at ProgramAfter may.
     pub tables_may_grow: bool,
+}
+
+impl Calls {
+    /// Addresses of the analysis routines that are called, each once, in order.
+    pub fn routines(&self) -> Vec<u64> {
+        let mut routines = BTreeSet::new();
+        // Runs of calls mostly name the same routine.
+        for same in self.calls.chunk_by(|a, b| a.routine == b.routine) {
+            routines.insert(same[0].routine.get());
+        }
+        // Routines that are passed as arguments may be called, too.
+        routines.extend(self.args.iter().filter_map(|argument| match argument {
+            Argument::Routine(address) => Some(*address),
+            _ => None,
+        }));
+        routines.into_iter().collect()
+    }
 }
 
 /// Data that the tool placed for each thread; [`Argument::ThreadData`] points into it.

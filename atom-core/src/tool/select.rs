@@ -98,7 +98,7 @@ impl Selection {
 
     /// Compares the patterns with the objects of a process. A pattern that nothing matches in any
     /// object is an error.
-    pub fn resolve_all(&self, objects: &[Candidate<'_>]) -> Result<Vec<Selected>> {
+    pub fn resolve(&self, objects: &[Candidate<'_>]) -> Result<Vec<Selected>> {
         let sides = |patterns: &[Pattern]| -> Result<Vec<Side>> {
             let mut sides: Vec<Side> = objects.iter().map(|o| Side::none_of(o.cfg)).collect();
             for pattern in patterns {
@@ -113,21 +113,6 @@ impl Selection {
                 skip,
             })
             .collect())
-    }
-
-    /// Compares the patterns with a program alone. A pattern that nothing matches is an error.
-    pub fn resolve(&self, cfg: &Cfg, lines: &dyn LineInfo) -> Result<Selected> {
-        let names = Names::new(cfg, lines);
-        let side = |patterns: &[Pattern]| {
-            let mut side = Side::none_of(cfg);
-            let mut marked = patterns.iter().map(|p| names.mark(p, &mut side));
-            marked.try_for_each(|m| m).map(|()| side)
-        };
-        let only = (!self.only.is_empty()).then(|| side(&self.only));
-        Ok(Selected {
-            only: only.transpose()?,
-            skip: side(&self.skip)?,
-        })
     }
 }
 
@@ -163,13 +148,22 @@ fn mark_all(pattern: &Pattern, objects: &[Candidate<'_>], sides: &mut [Side]) ->
     let none = || {
         let object = object.map_or("", String::as_str);
         let names: Vec<&str> = objects.iter().map(|o| o.names[0].as_str()).collect();
-        Error::new(
-            DOING,
-            format!("no object of the process is called `{object}`"),
-        )
-        .advice(format!("its objects are {}", names.join(", ")))
+        match names[..] {
+            [_] => not_the_program(object),
+            _ => Error::new(
+                DOING,
+                format!("no object of the process is called `{object}`"),
+            )
+            .advice(format!("its objects are {}", names.join(", "))),
+        }
     };
     Err(tried.into_iter().find_map(Result::err).unwrap_or_else(none))
+}
+
+/// The error for a pattern that names another object than the program, where there is no other.
+fn not_the_program(object: &str) -> Error {
+    Error::new(DOING, format!("{object} is not the program"))
+        .advice("a whole process has objects: atom run, or --libs")
 }
 
 /// The code that the patterns of one option match.
@@ -207,17 +201,9 @@ impl Selected {
             && !self.skip.covers(proc, address)
     }
 
-    /// Drops the calls on code that is not selected; returns their number.
-    pub fn filter(&self, cfg: &Cfg, calls: &mut Calls) -> usize {
-        let before = calls.calls.len();
-        calls
-            .calls
-            .retain(|call| self.has(cfg, call.scope, call.id));
-        before - calls.calls.len()
-    }
-
-    /// As [`Selected::filter`], for the objects of a process, each with its own selection.
-    pub fn filter_all(objects: &[(&Cfg, Self)], calls: &mut Calls) -> usize {
+    /// Drops the calls on code that is not selected; returns their number. Each object of the process has its own
+    /// selection.
+    pub fn filter(objects: &[(&Cfg, Self)], calls: &mut Calls) -> usize {
         let numbers = Numbers::of(objects.iter().map(|o| o.0));
         let before = calls.calls.len();
         calls.calls.retain(|call| {
@@ -317,8 +303,7 @@ impl<'a> Names<'a> {
     fn nothing(&self, pattern: &Pattern) -> Error {
         let (reason, wanted, candidates) = match pattern {
             Pattern::In(object, _) => {
-                return Error::new(DOING, format!("{object} is not the program"))
-                    .advice("a whole process has objects: atom run, or --libs");
+                return not_the_program(object);
             }
             Pattern::Addresses(range) => {
                 let reason = format!("no procedure lies in {:#x}-{:#x}", range.start, range.end);

@@ -153,7 +153,9 @@ pub fn process_may_have_threads<'a>(objects: impl Iterator<Item = (&'a Image, &'
 /// True if an object of a process sets the base of gs. The C library has a function for it, which counts
 /// where it is called.
 pub fn process_uses_gs<'a>(objects: impl Iterator<Item = (&'a Image, &'a Cfg)>) -> bool {
-    let mut others = objects.filter(|(image, _)| !is_c_library(image));
+    let objects: Vec<_> = objects.collect();
+    let is_alone = objects.len() == 1;
+    let mut others = (objects.into_iter()).filter(|(image, _)| is_alone || !is_c_library(image));
     others.any(|(image, cfg)| uses_gs(image, cfg))
 }
 

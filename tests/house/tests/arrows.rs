@@ -15,7 +15,7 @@ const STAGES: &[&str] = &[
     "image", "unwind", "cfg", "tool", "analysis", "live", "plan", "layout", "rewrite", "emit",
 ];
 
-/// What stands on all stages, lowest first.
+/// What uses all stages, lowest first.
 const ABOVE: &[&str] = &["check", "pipeline"];
 
 #[test]

@@ -5,12 +5,12 @@ use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use atom_core::Result;
-use atom_core::analysis::{AnalysisImage, Summaries};
-use atom_core::tool::Tool;
+use crate::analysis::{AnalysisImage, Summaries};
+use crate::error::Result;
+use crate::tool::Tool;
 
 /// A tool that is loaded, and a thread that reads its code.
-pub struct Loaded {
+pub(super) struct Loaded {
     /// The tool.
     pub tool: Tool,
     code: JoinHandle<Result<(AnalysisImage, Summaries)>>,

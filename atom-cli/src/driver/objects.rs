@@ -1,0 +1,101 @@
+//! The objects of a process: the program, what its loader loads for it, and what the user adds.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use atom_core::image::{Image, LoaderFamily, MONO};
+use atom_core::pipeline::Input;
+use atom_core::{Error, Result};
+
+use super::deliver;
+use crate::message::note;
+use crate::request::Request;
+use crate::run::closure;
+
+const DOING: &str = "instrumenting the program with its libraries";
+
+/// Opens all objects. Their rewrites will lie in `folder`.
+pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Vec<Input>> {
+    let fail = |reason: &str| Error::new(DOING, reason).file(request.app);
+    let Some(interpreter) = program.interpreter.clone() else {
+        return Err(fail("it has no program interpreter"));
+    };
+    if interpreter.family == LoaderFamily::Other {
+        return Err(
+            fail("its program interpreter is neither glibc's nor musl's")
+                .advice("instrument the program alone"),
+        );
+    }
+    let loader = PathBuf::from(&interpreter.path);
+    let mut paths = match request.loads {
+        [] => closure::libraries(&loader, request.app)?
+            .into_iter()
+            .filter_map(|loaded| loaded.path)
+            .collect(),
+        known => known.to_vec(),
+    };
+    paths.push(loader);
+    let with_program = paths.len();
+    paths.extend(request.with.iter().cloned());
+    let reserved = [deliver::AREA, deliver::LINK, deliver::LATE];
+    let mut names = BTreeSet::from(reserved.map(OsString::from));
+    let mut seen = BTreeSet::new();
+    let mut inputs = vec![Input {
+        path: request.app.to_path_buf(),
+        output: request.output.clone(),
+        ..Input::alone(program)
+    }];
+    let mut all_are_known = true;
+    for (i, path) in paths.into_iter().enumerate() {
+        let real = std::fs::canonicalize(&path)
+            .map_err(|e| Error::new(DOING, e.to_string()).file(&path))?;
+        if !seen.insert(real.clone()) {
+            continue;
+        }
+        let is_global = i < with_program;
+        let Some(image) = library(&real) else {
+            all_are_known &= !is_global;
+            continue;
+        };
+        let own = path.file_name().unwrap_or("object".as_ref()).to_os_string();
+        let mut name = own.clone();
+        let mut copies = 1;
+        while !names.insert(name.clone()) {
+            copies += 1;
+            name = own.clone();
+            name.push(format!(".{copies}"));
+        }
+        inputs.push(Input {
+            path,
+            output: folder.join(name),
+            is_global,
+            ..Input::alone(image)
+        });
+    }
+    let count = inputs.len();
+    for input in &mut inputs {
+        input.is_global &= all_are_known;
+        input.known = count;
+    }
+    Ok(inputs)
+}
+
+/// A library or a loader, if it can be instrumented. One that cannot runs as it is, and the user is told.
+pub(super) fn library(path: &Path) -> Option<Image> {
+    let reason = match Image::read(path).and_then(readable) {
+        Ok(image) if image.is_go() => "it was built by Go's tool chain".to_owned(),
+        Ok(image) if image.is_mono() => MONO.to_owned(),
+        Ok(image) if image.kind.is_program() => "it is no library".to_owned(),
+        Ok(image) => return Some(image),
+        Err(error) => error.reason,
+    };
+    note(&format!("{} is left as it is: {reason}", path.display()));
+    None
+}
+
+/// The image, unless its exception tables cannot be read.
+fn readable(image: Image) -> Result<Image> {
+    image.unwind_table()?;
+    Ok(image)
+}

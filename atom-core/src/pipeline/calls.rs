@@ -1,0 +1,168 @@
+//! What a tool wants of the objects: its calls and its code; and what is live in the objects.
+
+use std::panic::resume_unwind;
+use std::path::Path;
+
+use crate::analysis::{AnalysisImage, Summaries};
+use crate::cfg::Object;
+use crate::error::Result;
+use crate::image::ObjectKind;
+use crate::image::debug::DebugLines;
+use crate::live::{Live, RegSet, Settled};
+use crate::memory;
+use crate::tool::room::Room;
+use crate::tool::select::{Candidate, Selected};
+use crate::tool::{Application, Calls};
+
+use super::loaded::Loaded;
+use super::progress::{Found, Progress, Stage, run};
+use super::{Input, Options};
+
+/// What came of the instrument routine.
+pub(super) struct Instrumented<'a> {
+    /// The calls on selected code.
+    pub calls: Calls,
+    /// Number of calls that were dropped because what they are on is not selected.
+    pub unselected: usize,
+    /// The tool's code and data.
+    pub analysis: AnalysisImage,
+    /// What the called routines change.
+    pub summaries: Summaries,
+    /// What is live, for each object.
+    pub lives: Vec<Live<'a>>,
+}
+
+/// The objects that an instrument routine sees.
+#[derive(Clone, Copy)]
+pub(super) struct Objects<'a> {
+    /// Their files.
+    pub inputs: &'a [Input],
+    /// Their code.
+    pub objects: &'a [Object<'a>],
+    /// What is known of their expectations of each other.
+    pub settled: &'a [Option<Settled>],
+}
+
+impl<'a> Objects<'a> {
+    /// Runs the tool's instrument routine, and takes its code. The tool uses one thread; meanwhile the other threads
+    /// compute liveness.
+    pub fn instrument(
+        &self,
+        loaded: Loaded,
+        rooms: [Room; 2],
+        options: &Options<'_>,
+        progress: &mut dyn Progress,
+    ) -> Result<Instrumented<'a>> {
+        std::thread::scope(|scope| {
+            let live = scope.spawn(|| self.lives(options.keep_registers));
+            let (calls, unselected) = self.call_tool(&loaded, rooms, options, progress)?;
+            let (analysis, summaries) = run(
+                progress,
+                Stage::Analysis,
+                || loaded.code(&calls.routines()),
+                |(analysis, _)| Found::Analysis(analysis),
+            )?;
+            let lives = run(
+                progress,
+                Stage::Live,
+                || {
+                    let lives = live.join().unwrap_or_else(|e| resume_unwind(e));
+                    memory::give_back();
+                    self.inputs.iter().for_each(|i| i.image.release_pages());
+                    Ok(lives)
+                },
+                |lives: &Vec<Live<'_>>| Found::Live(lives),
+            )?;
+            Ok(Instrumented {
+                calls,
+                unselected,
+                analysis,
+                summaries,
+                lives,
+            })
+        })
+    }
+
+    /// The tool's calls on what is selected, and the number of the others.
+    fn call_tool(
+        &self,
+        loaded: &Loaded,
+        rooms: [Room; 2],
+        options: &Options<'_>,
+        progress: &mut dyn Progress,
+    ) -> Result<(Calls, usize)> {
+        let lines: Vec<DebugLines<'_>> = (self.objects.iter())
+            .map(|object| object.unwind.lines(object.image))
+            .collect();
+        // Before the tool runs, as a wrong pattern is the user's mistake.
+        let selected = self.selected(options, &lines)?;
+        let applications: Vec<Application<'_>> = (self.objects.iter().zip(self.inputs).enumerate())
+            .map(|(i, (object, input))| Application {
+                path: &input.path,
+                image: object.image,
+                cfg: &object.cfg,
+                lines: &lines[i],
+                selected: selected.as_ref().map(|all| &all[i]),
+                is_global: input.is_global,
+                known: input.known,
+            })
+            .collect();
+        progress.begin(Stage::Tool);
+        let panicked = |error: &_| progress.tool_panicked(error);
+        let tool = &loaded.tool;
+        let mut calls = tool.instrument(&applications, options.arguments, rooms, &panicked)?;
+        progress.end(Found::Tool(&calls));
+        memory::give_back();
+        let unselected = selected.map_or(0, |selected| {
+            let pairs: Vec<_> = (self.objects.iter().map(|o| &o.cfg))
+                .zip(selected)
+                .collect();
+            Selected::filter(&pairs, &mut calls)
+        });
+        Ok((calls, unselected))
+    }
+
+    /// What the user has chosen in each object; `None`: everything.
+    fn selected(
+        &self,
+        options: &Options<'_>,
+        lines: &[DebugLines<'_>],
+    ) -> Result<Option<Vec<Selected>>> {
+        if options.selection.is_all() {
+            return Ok(None);
+        }
+        let name = |path: &Path| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        let names: Vec<[String; 2]> = (self.inputs.iter())
+            .map(|input| [name(&input.path), name(&input.image.path)])
+            .collect();
+        let each = names.iter().zip(self.objects).zip(lines);
+        let candidates: Vec<Candidate<'_>> = each
+            .map(|((names, object), lines)| Candidate {
+                names,
+                cfg: &object.cfg,
+                lines,
+            })
+            .collect();
+        options.selection.resolve(&candidates).map(Some)
+    }
+
+    /// What is live in each object. In a process the loader's own entry points (lazy binding, thread-local variables)
+    /// keep registers that the ABI lets functions change, so all are taken for live in it.
+    fn lives(&self, keep_all: bool) -> Vec<Live<'a>> {
+        let each: Vec<_> = self.objects.iter().map(|o| (o.image, &o.cfg)).collect();
+        let lives = Live::compute_new(&each, self.settled);
+        let is_process = self.objects.len() > 1;
+        (lives.into_iter().zip(self.objects))
+            .map(|(live, object)| {
+                let is_loader = is_process && object.image.kind == ObjectKind::Interpreter;
+                match keep_all || is_loader {
+                    true => live.keeping(RegSet::ALL),
+                    false => live,
+                }
+            })
+            .collect()
+    }
+}

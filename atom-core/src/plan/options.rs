@@ -1,0 +1,149 @@
+//! Options of planning: what the caller chooses, and what follows from the objects and the tool.
+
+use super::code::Home;
+use super::threads::{self, ThreadOptions};
+use crate::analysis::AnalysisImage;
+use crate::analysis::specialise::Specialiser;
+use crate::cfg::Object;
+use crate::error::{Error, Result};
+use crate::live::has_foreign;
+use crate::tool::{
+    Calls, ToolFacts, libraries, process_may_have_threads, process_uses_gs, uses_gs,
+};
+
+/// Export of the runtime that is called before the process may become another program.
+const EXEC: &str = "__atom_exec";
+/// Export of the runtime that is called before some system calls, whose arguments it may change.
+const SYSTEM_CALL: &str = "__atom_system_call";
+/// Export of the runtime that calls a routine on a stack of the runtime's.
+const APART: &str = "__atom_apart";
+/// Export of runtimes that can follow executed programs.
+const FOLLOW: &str = "__atom_follow";
+
+/// Exports of the runtime that inserted code calls by their addresses.
+pub const CALLED: [&str; 4] = [EXEC, SYSTEM_CALL, threads::FORKED, APART];
+
+/// Version of the tool interface from which the runtime has stacks for analysis routines.
+const STACKS: u32 = 15;
+
+/// Options of planning.
+#[derive(Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// Address of the runtime's `finish` in the tool's file. It is called where the process may end.
+    /// `None`: there are no such hooks.
+    pub finish: Option<u64>,
+    /// Address of the runtime's `exec` in the tool's file. It is called before the process may become
+    /// another program. `None`: there are no such hooks.
+    pub exec: Option<u64>,
+    /// Address of the runtime's `system_call` in the tool's file. It is called before some system calls,
+    /// whose arguments it may change, if all objects of the process are instrumented.
+    pub system_call: Option<u64>,
+    /// True if programs that the process executes are instrumented too: the runtime's `system_call` is then
+    /// also called before the system calls that execute a program, and in a static program.
+    pub follows: bool,
+    /// True if the program can have more than one thread, so that the end of a thread need not be the end
+    /// of the process.
+    pub may_have_threads: bool,
+    /// Address of the runtime's function in the tool's file that calls a routine on another stack. `None`: all routines run
+    /// on the program's.
+    pub apart: Option<u64>,
+    /// How per-thread data is found.
+    pub threads: ThreadOptions,
+    /// Makes the bodies that stand in line. `None`: all routines are called.
+    pub bodies: Option<&'a Specialiser<'a>>,
+    /// Number of bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if the
+    /// program may lie anywhere. Data there can be named by 32-bit displacements.
+    pub low_room: u64,
+    /// Where the tool's code and data lie.
+    pub home: Home,
+    /// True if each call that only counts is made at its own point, and no edges are counted instead.
+    pub every_point: bool,
+    /// True if the gs segment is left to the program in any case.
+    pub no_gs: bool,
+}
+
+impl Options<'_> {
+    /// Adds what follows from the tool, from its calls, and from the objects of the process, with the first `begun` of
+    /// which the process begins. `note` gets what a user should know.
+    pub fn complete(
+        self,
+        objects: &[Object<'_>],
+        begun: usize,
+        calls: &Calls,
+        analysis: &AnalysisImage,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        if self.home == Home::Area {
+            self.require_hooks(analysis)?;
+        }
+        let facts = &analysis.facts;
+        let each = || objects.iter().map(|o| (o.image, &o.cfg));
+        // A library that comes later must find the access that the process began with.
+        let begun = &objects[..begun];
+        let mut names_gs = || {
+            let library = libraries::that_uses_gs(begun.iter().map(|o| o.image));
+            if let Some(path) = &library {
+                note(&format!(
+                    "{} uses the gs segment, so threads' own counters are found more slowly",
+                    path.display()
+                ));
+            }
+            library.is_some()
+        };
+        let facts_of_threads = threads::Facts {
+            has_data: calls.thread_data.len != 0,
+            may_have_threads: process_may_have_threads(each()),
+            own_stack: own_stack(objects, facts)?,
+        };
+        Ok(Self {
+            finish: Some(facts.finish),
+            exec: facts.export(EXEC),
+            apart: facts.export(APART),
+            system_call: facts.export(SYSTEM_CALL),
+            may_have_threads: facts_of_threads.may_have_threads,
+            threads: ThreadOptions::new(
+                facts_of_threads,
+                || begun.iter().any(|o| has_foreign(o.image, &o.cfg)),
+                || self.no_gs || process_uses_gs(each()) || names_gs(),
+                facts,
+            ),
+            ..self
+        })
+    }
+
+    /// Refuses a tool whose runtime lacks functions that whole processes need.
+    fn require_hooks(&self, analysis: &AnalysisImage) -> Result<()> {
+        let follow = self.follows.then_some(&FOLLOW);
+        let mut hooks = [&EXEC, &SYSTEM_CALL].into_iter().chain(follow);
+        let Some(missing) = hooks.find(|hook| analysis.facts.export(hook).is_none()) else {
+            return Ok(());
+        };
+        let what = match *missing == FOLLOW {
+            true => "follow executed programs",
+            false => "see whole processes",
+        };
+        let reason = format!("it was built before tools could {what}: no {missing}");
+        Err(Error::new("loading the tool", reason)
+            .file(&analysis.file)
+            .advice("build the tool again with the atom-tool crate that belongs to this atom"))
+    }
+}
+
+/// True if analysis routines need stacks of their own: a goroutine's is small, and moves when it grows.
+fn own_stack(objects: &[Object<'_>], facts: &ToolFacts) -> Result<bool> {
+    let mut needed = false;
+    for object in objects.iter().filter(|object| object.unwind.go.is_some()) {
+        let reason = if facts.version < STACKS {
+            "the tool was built before Go programs were supported"
+        } else if uses_gs(object.image, &object.cfg) {
+            "the program uses the gs segment, by which the stacks of analysis routines are found"
+        } else {
+            needed = true;
+            continue;
+        };
+        return Err(Error::new("instrumenting a program of Go", reason)
+            .file(&object.image.path)
+            .advice("build the tool again; a program that uses gs cannot be instrumented"));
+    }
+    Ok(needed)
+}
