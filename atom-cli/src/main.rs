@@ -24,6 +24,7 @@ mod source;
 mod spelling;
 mod steps;
 mod tool_code;
+mod tool_file;
 mod with;
 
 use std::process::ExitCode;
