@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use atom_core::{Error, Result};
 
-use crate::help;
+use crate::tool_file::{help_of, tool_name};
 
 /// The variable with folders of tools, separated by colons.
 const TOOLS: &str = "ATOM_TOOLS";
@@ -148,8 +148,8 @@ fn tools_in(folder: &Path) -> Vec<Tool> {
     entries
         .filter_map(|entry| {
             let file = entry.ok()?.path();
-            let name = help::tool_name(&file)?;
-            let help = help::read(&file)?;
+            let name = tool_name(&file)?;
+            let help = help_of(&file)?;
             Some(Tool { name, file, help })
         })
         .collect()

@@ -1,14 +1,13 @@
-//! What tools say about themselves: `atom tools` and `atom run TOOL --help`.
-//!
-//! A tool exports a text, which is read from its file. The tool is not loaded, so no code of it runs.
+//! `atom tools` and `atom run TOOL --help`.
 
 use std::path::{Path, PathBuf};
 
 use atom_core::{Error, Result};
 use clap::Args;
-use object::{Object, ObjectSection, ObjectSymbol};
 
 use crate::find;
+pub use crate::tool_file::tool_name;
+use crate::tool_file::{has_option, help_of};
 
 /// Arguments of `atom tools`.
 #[derive(Args)]
@@ -42,32 +41,6 @@ pub fn list(args: &Tools) -> Result<()> {
     output::print(&text)
 }
 
-/// The name of the tool in a file: `icount` of `libicount.so`.
-pub fn tool_name(file: &Path) -> Option<String> {
-    let name = file.file_name()?.to_str()?;
-    Some(name.strip_prefix("lib")?.strip_suffix(".so")?.to_owned())
-}
-
-/// The help that the tool in a file has, if any; `None` for a file that is no tool.
-pub fn read(file: &Path) -> Option<Option<String>> {
-    let data = std::fs::read(file).ok()?;
-    let elf = object::File::parse(&data[..]).ok()?;
-    let symbol = |name: &str| {
-        elf.dynamic_symbols()
-            .find(|s| s.is_definition() && s.name() == Ok(name))
-    };
-    symbol(atom_abi::TOOL_HEADER_SYMBOL)?;
-    let text = symbol(atom_abi::TOOL_HELP_SYMBOL).and_then(|s| {
-        let section = elf.section_by_index(s.section_index()?).ok()?;
-        let bytes = match s.size() {
-            0 => &[],
-            size => section.data_range(s.address(), size).ok()??,
-        };
-        String::from_utf8(bytes.to_vec()).ok()
-    });
-    Some(text)
-}
-
 /// True if these options of a tool ask for its help.
 pub fn is_wanted(options: &[String]) -> bool {
     options.iter().any(|o| o == "--help" || o == "-h")
@@ -77,7 +50,7 @@ pub fn is_wanted(options: &[String]) -> bool {
 pub fn show(file: &Path, usage: &str) -> Result<()> {
     let name = tool_name(file).unwrap_or_else(|| file.display().to_string());
     let fail = |reason: &str| Error::new("reading the tool", reason).file(file);
-    match read(file) {
+    match help_of(file) {
         None => Err(fail("it is no tool")),
         Some(None) => Err(fail("it does not describe its options").advice(
             "a wrong option makes most tools name those that they know; the tool's author adds \
@@ -89,14 +62,6 @@ pub fn show(file: &Path, usage: &str) -> Result<()> {
             output::print(&format!("{}\n", text.trim_end()))
         }
     }
-}
-
-/// True if the help of the tool in a file names this option.
-pub fn has_option(file: &Path, option: &str) -> bool {
-    let name = option.split('=').next().unwrap_or(option);
-    let help = read(file).flatten().unwrap_or_default();
-    help.split(|c: char| c.is_whitespace() || c == ',')
-        .any(|word| word == name)
 }
 
 /// The tool among the words of a command line to which an option belongs that `atom` does not know: its name and

@@ -23,6 +23,7 @@ mod run;
 mod source;
 mod spelling;
 mod steps;
+mod tool_file;
 mod with;
 
 use std::process::ExitCode;

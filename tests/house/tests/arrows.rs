@@ -18,6 +18,41 @@ const STAGES: &[&str] = &[
 /// What uses all stages, lowest first.
 const ABOVE: &[&str] = &["check", "pipeline"];
 
+/// A folder whose modules still form circles: the crate's source folder, the folder below it (`the root` for
+/// none), and the largest number of modules of a circle there; then whether one was found.
+type Known = (&'static str, &'static str, usize, bool);
+
+/// The circles that are left. A circle elsewhere is an error, and so is a larger one.
+#[rustfmt::skip]
+const WITH_CIRCLES: &[Known] = &[
+    ("atom-core/src", "analysis", 3, false),
+    ("atom-core/src", "cfg", 14, false),
+    ("atom-core/src", "emit/debug", 3, false),
+    ("atom-core/src", "image", 2, false),
+    ("atom-core/src", "layout", 5, false),
+    ("atom-core/src", "tool", 9, false),
+    ("atom-cli/src", "the root", 12, false),
+    ("atom-cli/src", "driver", 4, false),
+    ("atom-tool/src", "the root", 16, false),
+    ("atom-tool/src", "paths", 4, false),
+    ("atom-tool/src", "report", 2, false),
+    ("atom-tool/src", "report/profile", 3, false),
+    ("atom-tool/src", "simulate", 2, false),
+    ("tools/c/src", "c", 2, false),
+    ("tools/c/src", "primitives", 4, false),
+    ("tools/calllog/src", "the root", 3, false),
+    ("tools/counters/src", "the root", 8, false),
+    ("tools/memtrace/src", "the root", 4, false),
+    ("tools/ranges/src", "the root", 5, false),
+    ("tools/reuse/src", "the root", 3, false),
+    ("arp/src", "the root", 3, false),
+    ("arp/src", "file", 2, false),
+    ("arp/src", "record", 3, false),
+    ("arp/c/src", "the root", 4, false),
+    ("arp/kernel/src", "run", 5, false),
+    ("tests/src", "the root", 4, false),
+];
+
 #[test]
 fn parts_use_only_what_stands_before_them() {
     let core = Sources::read(&in_workspace("atom-core/src"));
@@ -51,16 +86,41 @@ fn parts_use_only_what_stands_before_them() {
     );
 }
 
+/// The source folders of the workspace's crates.
+fn source_folders() -> Vec<String> {
+    let manifest = std::fs::read_to_string(in_workspace("Cargo.toml")).unwrap();
+    let (_, members) = manifest.split_once("members = [").unwrap();
+    let (members, _) = members.split_once(']').unwrap();
+    let names = members.split('"').skip(1).step_by(2);
+    let folders = names.map(|name| format!("{name}/src"));
+    folders.filter(|f| in_workspace(f).is_dir()).collect()
+}
+
 #[test]
-fn modules_of_plan_and_of_the_runtime_form_no_circles() {
-    for (source, part) in [("atom-core/src", "plan"), ("analysis-rt/src", "")] {
-        let lines = circles(&Sources::read(&in_workspace(source)), part);
-        assert!(
-            lines.is_empty(),
-            "{source}: modules in circles:\n{}",
-            lines.join("\n")
-        );
+fn modules_form_no_circles() {
+    let folders = source_folders();
+    assert!(folders.len() > 40, "{} crates", folders.len());
+    let mut known = WITH_CIRCLES.to_vec();
+    let mut new = Vec::new();
+    for source in folders {
+        let lines = circles(&Sources::read(&in_workspace(&source)), "");
+        for circle in lines.chunk_by(|_, next| next.starts_with(' ')) {
+            let head = &circle[0];
+            let (number, names) = head.split_once(" modules in ").unwrap();
+            let (folder, _) = names.split_once(": ").unwrap();
+            let of = |c: &Known| (c.0, c.1) == (source.as_str(), folder);
+            match known.iter_mut().find(|c| of(c)) {
+                Some(known) if known.2 >= number.parse().unwrap() => known.3 = true,
+                _ => new.push(format!("{source}: {}", circle.join("\n"))),
+            }
+        }
     }
+    assert!(new.is_empty(), "modules in circles:\n{}", new.join("\n"));
+    let stale: Vec<_> = known.iter().filter(|c| !c.3).collect();
+    assert!(
+        stale.is_empty(),
+        "no circles any more, to be taken off the list: {stale:?}"
+    );
 }
 
 #[test]

@@ -18,21 +18,10 @@ use atom_tool::paths::{PathNode, PathState};
 use atom_tool::prelude::*;
 
 use crate::live::Thread;
+use crate::note::{ALLOCATED, FREED, Note, REALLOCATED};
 
 /// Number of notes of a buffer.
 const ROOM: usize = 1024;
-
-/// Kinds of notes: an allocation, a reallocation, a block that is freed.
-pub const ALLOCATED: u32 = 0;
-pub const REALLOCATED: u32 = 1;
-pub const FREED: u32 = 2;
-
-/// Words of a note: kind, time, block, size in bytes, address of the node of the call path, old block.
-pub const WORDS: usize = 6;
-/// The word with the block.
-pub const BLOCK: usize = 2;
-/// A note.
-pub type Note = [u64; WORDS];
 
 /// Largest number of signal handlers that interrupt each other between a look at the room and a reservation.
 const HANDLERS: u64 = 64;

@@ -8,6 +8,7 @@ mod calls;
 mod exports;
 mod found;
 mod live;
+mod note;
 mod points;
 mod report;
 mod sites;

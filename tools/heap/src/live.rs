@@ -11,7 +11,7 @@ use atom_tool::notes::{self, Consume, Taken};
 use atom_tool::paths::PathNode;
 use rustc_hash::FxHashMap;
 
-use crate::calls::{ALLOCATED, BLOCK, FREED, Note, REALLOCATED, WORDS};
+use crate::note::{ALLOCATED, BLOCK, FREED, Note, REALLOCATED, WORDS};
 use crate::table::{Block, Table};
 use crate::time::Timeline;
 
