@@ -12,9 +12,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use atom_core::cfg::Object;
 use atom_core::emit::{self, late::Addition};
 use atom_core::image::{Image, ObjectKind};
 use atom_core::layout::Area;
+use atom_core::live::Live;
 use atom_core::plan::Whole;
 use atom_core::plan::kept::{Kept, Late};
 use atom_core::{Error, Result, memory};
@@ -133,6 +135,17 @@ impl State {
         fs::create_dir_all(folder).map_err(fail)?;
         let json = serde_json::to_vec(self).map_err(|e| fail(e.into()))?;
         fs::write(&file, json).map_err(fail)
+    }
+
+    /// Keeps the graphs of the process's objects in the same folder, so that adding a library does not build them again.
+    pub(super) fn keep_graphs(
+        &self,
+        folder: &Path,
+        files: &[File],
+        (objects, lives): (&[Object<'_>], &[Live<'_>]),
+    ) {
+        let of_objects = &self.stamps[self.stamps.len() - files.len()..];
+        Graphs::new(folder, files, of_objects).keep(objects, lives);
     }
 
     fn read(file: &Path) -> Result<Self> {

@@ -167,7 +167,9 @@ fn instrument(request: &Request, image: Image, steps: &mut Steps) -> Result<()> 
     if let Some((kept, _)) = &whole.kept {
         let state =
             late::State::of_process(kept, &area, &whole, (request, &files), (&places, room.end))?;
-        state.write(&written.join(bundle::LATE))?;
+        let folder = written.join(bundle::LATE);
+        state.write(&folder)?;
+        state.keep_graphs(&folder, &files, (&objects, &lives));
     }
     bundle.deliver(&written, steps)?;
     if !request.quiet {
