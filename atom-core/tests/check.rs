@@ -48,6 +48,12 @@ int main(int argc, char **argv) {
 }
 "#;
 
+const POISON: poisoner::Choice = poisoner::Choice {
+    one_in: 2,
+    seed: 7,
+    blocks: (0, u32::MAX),
+};
+
 /// Without frame descriptions of `main`: code that a test inserts has no rows for what it does to rsp.
 const NO_FRAMES: &str = "-fno-asynchronous-unwind-tables";
 
@@ -238,6 +244,25 @@ fn finds_changed_instructions() {
         "{} of {tried}: {missed:x?}",
         missed.len()
     );
+}
+
+/// A changed bit of the frame descriptions of moved code leads to another frame, or to other registers.
+#[test]
+fn finds_changed_frames() {
+    let file = program("frames", &["-O2"]);
+    let plan = |image: &Image, cfg: &Cfg| poisoner::plan(image, cfg, POISON);
+    let rewritten = Rewritten::new(&file, &plan).unwrap();
+    let blobs = rewritten.placed.placement.unwind.as_ref().unwrap();
+    let start = rewritten.offset(blobs.eh_frame.address);
+    let (mut tried, mut found) = (0, 0);
+    for at in start..start + blobs.eh_frame.bytes.len() {
+        let mut output = rewritten.output.clone();
+        output[at] ^= 1 << (at % 8);
+        tried += 1;
+        found += usize::from(rewritten.check(&output).is_err());
+    }
+    // Descriptions of the old text, padding and most of the common parts do not matter.
+    assert!(found * 4 > tried, "{found} of {tried}");
 }
 
 /// What is no moved code must not change: procedures that stay, tables, and what lies between procedures.
@@ -463,14 +488,7 @@ fn knows_where_rsp_may_lead_to_data() {
 #[test]
 fn accepts_overwritten_dead_registers() {
     let file = program("dead", &["-O2"]);
-    let plan = |image: &Image, cfg: &Cfg| {
-        let choice = poisoner::Choice {
-            one_in: 2,
-            seed: 7,
-            blocks: (0, u32::MAX),
-        };
-        poisoner::plan(image, cfg, choice)
-    };
+    let plan = |image: &Image, cfg: &Cfg| poisoner::plan(image, cfg, POISON);
     let rewritten = Rewritten::new(&file, &plan).unwrap();
     assert!(rewritten.placed.plan.insertions.len() > 50);
     rewritten.check(&rewritten.output).unwrap();

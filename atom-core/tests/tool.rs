@@ -226,6 +226,14 @@ fn facts_are_addresses_in_the_file() {
     assert!(facts.routines.iter().any(|r| r.0 == "cond_branch"));
 }
 
+/// Calls with data that was not placed are no errors of their own.
+#[test]
+fn lacking_data_is_one_error() {
+    let error = instrument(&trial(), &["refused", "lacking-data"]).unwrap_err();
+    assert!(error.reason.contains("exceed"), "{error}");
+    assert!(!error.reason.contains("more error"), "{error}");
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let program = trial();

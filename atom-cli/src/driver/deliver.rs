@@ -75,7 +75,9 @@ fn write_shared(request: &Request, made: &Rewritten<'_>, area: &Output<'_>) -> R
     let folder = folder(&request.output)?;
     let fail = |e: std::io::Error| Error::new(DOING, e.to_string()).file(&folder);
     if let Some(state) = made.state {
-        late::State::of_process(state, request, made.inputs)?.write(&folder.join(LATE))?;
+        let state = late::State::of_process(state, request, made.inputs)?;
+        state.write(&folder.join(LATE))?;
+        state.keep_graphs(&folder.join(LATE), made);
     }
     std::fs::create_dir_all(&folder).map_err(fail)?;
     let link = folder.join(LINK);

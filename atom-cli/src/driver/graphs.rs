@@ -11,6 +11,7 @@ use atom_core::cfg::{Cfg, Object};
 use atom_core::live::{Live, Settled};
 use atom_core::pipeline::Input;
 
+use crate::output::PendingFile;
 use crate::run::identity::Identity;
 
 /// Name of the folder.
@@ -51,13 +52,10 @@ impl Graphs {
             let mut to = Writer::default();
             object.cfg.store(&mut to);
             live.expectations().store(&mut to);
-            let making = file.with_extension(std::process::id().to_string());
-            let written = fs::create_dir_all(&self.folder)
-                .and_then(|()| fs::write(&making, to.finish()))
-                .and_then(|()| fs::rename(&making, file));
-            if written.is_err() {
-                fs::remove_file(&making).unwrap_or_default();
-            }
+            let bytes = to.finish();
+            fs::create_dir_all(&self.folder).unwrap_or_default();
+            let written = PendingFile::write(file, |f| f.write_all(&bytes), 0o600);
+            written.and_then(PendingFile::commit).unwrap_or_default();
         }
     }
 }

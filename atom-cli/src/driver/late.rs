@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use atom_core::image::{Image, ObjectKind};
-use atom_core::pipeline::{self, Input};
+use atom_core::pipeline::{self, Input, Rewritten};
 use atom_core::{Error, Result, memory};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,12 @@ impl State {
         fs::create_dir_all(folder).map_err(fail)?;
         let json = serde_json::to_vec(self).map_err(|e| fail(e.into()))?;
         fs::write(&file, json).map_err(fail)
+    }
+
+    /// Keeps the graphs of the process's objects in the same folder, so that adding a library does not build them again.
+    pub(super) fn keep_graphs(&self, folder: &Path, made: &Rewritten<'_>) {
+        let of_objects = &self.stamps[self.stamps.len() - made.inputs.len()..];
+        Graphs::new(folder, made.inputs, of_objects).keep(made.objects, made.lives);
     }
 
     fn read(file: &Path) -> Result<Self> {

@@ -1,10 +1,10 @@
 //! Checks of calls that push the original return address. The head of `layout/home.rs` says what they are for.
 
+use super::procedure::{Checker, Goal};
+use super::same;
 use super::step::Complaint;
-use super::{Checker, same};
 use crate::ids::InstId;
 use crate::layout::home::Home;
-use crate::live::RegSet;
 use crate::x86::{FlowControl, Instruction, Mnemonic, Register};
 
 impl Checker<'_, '_> {
@@ -34,8 +34,8 @@ impl Checker<'_, '_> {
         let is_right = match original.flow_control() {
             FlowControl::Call => {
                 let old = original.near_branch_target();
-                let (goal, live) = self.place_of(old);
-                self.enter(old, None, call.near_branch_target(), goal, live)
+                let goal = self.goal(old, None);
+                self.enter(old, None, call.near_branch_target(), goal)
                     .map_err(|c| format!("the call's target {c}"))?;
                 call.is_call_near() || home == Home::Pushed && call.is_jmp_short_or_near()
             }
@@ -46,7 +46,12 @@ impl Checker<'_, '_> {
             return Err(format!("the call is {call}, not {original}"));
         }
         if self.subject.layout().sites.homes.comes_back(inst) {
-            self.walk(back, next, RegSet::ALL, &[])
+            let goal = Goal {
+                at: next,
+                inst: None,
+                from: None,
+            };
+            self.walk(back, goal, &[])
                 .map_err(|c| format!("the jump at the return address {c}"))?;
             self.checked.pads += 1;
         }

@@ -33,7 +33,8 @@ impl<'a> Memory<'a> {
 
     /// The bytes from an address to the end of its segment.
     pub fn rest_at(&self, address: u64) -> Option<&'a [u8]> {
-        self.parts.iter().find_map(|(start, contents)| {
+        // Most questions are about the new text, which lies above the original.
+        self.parts.iter().rev().find_map(|(start, contents)| {
             let offset = usize::try_from(address.wrapping_sub(*start)).ok()?;
             contents.get(offset..).filter(|rest| !rest.is_empty())
         })

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::memory::Memory;
 use super::references::first_in;
-use super::{DOING, Subject};
+use super::subject::{DOING, Subject};
 use crate::cfg::seeds::code_regions;
 use crate::error::{Error, Result};
 use crate::ids::{InstId, ProcId};

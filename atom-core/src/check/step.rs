@@ -1,8 +1,8 @@
 //! The effect of one inserted instruction on the known state.
 
 use crate::x86::{
-    Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
-    Register, RflagsBits,
+    ControlFlow, Inst, Instruction, InstructionInfoFactory, InstructionInfoOptions, Memo, Mnemonic,
+    OpAccess, OpKind, Register, RflagsBits, is_rip_relative,
 };
 
 use super::state::{Base, Own, RSP, STATUS, Slot, State, Value, place};
@@ -35,6 +35,77 @@ impl Borders {
 /// Why an instruction must not stand in inserted code.
 pub type Complaint = String;
 
+/// What an instruction writes.
+#[derive(Clone, Copy, Default)]
+struct Writes {
+    /// True if it writes to memory.
+    memory: bool,
+    /// True if it changes the direction flag.
+    direction: bool,
+    /// A register that inserted code must not change.
+    odd: Option<Register>,
+    /// Other registers, and flags.
+    registers: RegSet,
+}
+
+impl Writes {
+    fn of(instruction: &Instruction) -> Self {
+        let writes = |access: OpAccess| {
+            !matches!(
+                access,
+                OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+            )
+        };
+        let mut factory = InstructionInfoFactory::new();
+        let info = factory.info_options(instruction, InstructionInfoOptions::NONE);
+        let flags = instruction.rflags_modified();
+        let mut all = Self {
+            memory: info.used_memory().iter().any(|m| writes(m.access())),
+            direction: flags & RflagsBits::DF != 0,
+            ..Self::default()
+        };
+        for used in info.used_registers().iter().filter(|u| writes(u.access())) {
+            let register = used.register();
+            let is_odd = register.is_segment_register() || register.is_st() || register.is_k();
+            if is_odd || register.is_ymm() || register.is_zmm() {
+                all.odd.get_or_insert(register);
+            } else {
+                all.registers |= reg_bit(register).unwrap_or_default();
+            }
+        }
+        for (bit, flag) in [
+            (RflagsBits::CF, RegSet::CF),
+            (RflagsBits::PF, RegSet::PF),
+            (RflagsBits::AF, RegSet::AF),
+            (RflagsBits::ZF, RegSet::ZF),
+            (RflagsBits::SF, RegSet::SF),
+            (RflagsBits::OF, RegSet::OF),
+        ] {
+            if flags & bit != 0 {
+                all.registers |= flag;
+            }
+        }
+        all
+    }
+}
+
+/// What instructions write, by their bytes.
+#[derive(Default)]
+pub struct KnownWrites(Memo<Writes>);
+
+impl KnownWrites {
+    fn of(&mut self, instruction: &Instruction, bytes: &[u8]) -> Writes {
+        let inst = Inst {
+            offset: 0,
+            len: instruction.len() as u8,
+            flow: ControlFlow::FallThrough,
+            rip_relative: is_rip_relative(instruction),
+            special: false,
+        };
+        self.0.of(&inst, bytes, || Writes::of(instruction))
+    }
+}
+
 fn number(register: Register) -> usize {
     register.full_register().number()
 }
@@ -46,12 +117,12 @@ fn exchange(state: &mut State, instruction: &Instruction) -> Result<(), Complain
     Ok(())
 }
 
-/// Applies an instruction that goes on to the next one.
+/// Applies an instruction that goes on to the next one. `bytes` begin with it.
 pub fn step(
     state: &mut State,
-    instruction: &Instruction,
+    (instruction, bytes): (&Instruction, &[u8]),
     borders: &Borders,
-    info: &mut InstructionInfoFactory,
+    known: &mut KnownWrites,
 ) -> Result<(), Complaint> {
     use Mnemonic as M;
     let is_gpr64 = |operand: u32| {
@@ -137,7 +208,7 @@ pub fn step(
             Ok(())
         }
         _ if keeps_flags(state, instruction) => Ok(()),
-        _ => other(state, instruction, borders, info),
+        _ => other(state, (instruction, bytes), borders, known),
     }
 }
 
@@ -303,18 +374,12 @@ fn keeps_flags(state: &mut State, instruction: &Instruction) -> bool {
 /// Applies any other instruction: everything that it writes is unknown afterwards.
 fn other(
     state: &mut State,
-    instruction: &Instruction,
+    (instruction, bytes): (&Instruction, &[u8]),
     borders: &Borders,
-    factory: &mut InstructionInfoFactory,
+    known: &mut KnownWrites,
 ) -> Result<(), Complaint> {
-    let info = factory.info_options(instruction, InstructionInfoOptions::NONE);
-    let writes = |access: OpAccess| {
-        !matches!(
-            access,
-            OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
-        )
-    };
-    if info.used_memory().iter().any(|m| writes(m.access())) {
+    let writes = known.of(instruction, bytes);
+    if writes.memory {
         match address(state, instruction) {
             Some((base, at)) => {
                 let size = instruction.memory_size().size().max(1) as i64;
@@ -328,39 +393,18 @@ fn other(
             }
         }
     }
-    for used in info.used_registers().iter().filter(|u| writes(u.access())) {
-        let register = used.register();
-        if register.is_segment_register() || register.is_st() || register.is_k() {
-            return Err(format!("changes {register:?}"));
-        }
-        if register.is_ymm() || register.is_zmm() {
-            return Err(format!("changes the upper half of {register:?}"));
-        }
-        let Some(bit) = reg_bit(register) else {
-            continue;
-        };
-        if bit.xmm_mask() != 0 {
-            state.xmms &= !bit.xmm_mask();
-        } else {
-            state.gprs[number(register)] = Value::Unknown;
-        }
+    if let Some(odd) = writes.odd {
+        return Err(match odd.is_ymm() || odd.is_zmm() {
+            true => format!("changes the upper half of {odd:?}"),
+            false => format!("changes {odd:?}"),
+        });
     }
-    let changed = instruction.rflags_modified();
-    for (bit, flag) in [
-        (RflagsBits::CF, RegSet::CF),
-        (RflagsBits::PF, RegSet::PF),
-        (RflagsBits::AF, RegSet::AF),
-        (RflagsBits::ZF, RegSet::ZF),
-        (RflagsBits::SF, RegSet::SF),
-        (RflagsBits::OF, RegSet::OF),
-    ] {
-        if changed & bit != 0 {
-            state.flags = state.flags.without(flag);
-        }
+    for n in (0..16).filter(|n| writes.registers.contains(RegSet::gpr(*n))) {
+        state.gprs[n] = Value::Unknown;
     }
-    if changed & RflagsBits::DF != 0 {
-        state.direction = false;
-    }
+    state.xmms &= !writes.registers.xmm_mask();
+    state.flags = state.flags.without(writes.registers);
+    state.direction &= !writes.direction;
     if state.stack_pointer().is_none() {
         return Err("loses the stack pointer".into());
     }

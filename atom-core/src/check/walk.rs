@@ -1,18 +1,14 @@
 //! Following inserted code on all its paths, up to the place where the program goes on.
 
-use std::collections::BTreeMap;
-
-use super::frames::{Expected, Frames};
+use super::frames::{self, Expected, Frames, Lost};
 use super::memory::Memory;
 use super::shared::{self, SharedCode};
 use super::state::{Base, RSP, State, Value, Written, around};
-use super::step::{self, Borders, Complaint};
+use super::step::{self, Borders, Complaint, KnownWrites};
 use crate::layout::Area;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
-use crate::x86::{
-    Code, FlowControl, Instruction, InstructionInfoFactory, OpKind, Register, Run, decode_at,
-};
+use crate::x86::{Code, FlowControl, Instruction, OpKind, Register, Run, decode_at};
 
 /// Largest number of steps of a walk. A walk ends by itself, since joined states only lose facts; a routine whose loop
 /// the compiler has unrolled, with a call of shared code in each part, takes more than 20,000 steps.
@@ -115,10 +111,10 @@ struct Paths {
     /// States at the targets of branches, each joined over all paths that came there. Elsewhere a
     /// path takes its state along. Each loop has a branch, so each path comes to a known state.
     states: Vec<State>,
-    /// The states' numbers, by their targets.
-    targets: BTreeMap<Place, usize>,
-    /// Targets of branches whose states have changed.
-    work: Vec<Place>,
+    /// The targets in order, with the numbers of their states. There are few.
+    targets: Vec<(Place, usize)>,
+    /// Targets of branches whose states have changed, with the numbers of their states.
+    work: Vec<(Place, usize)>,
     /// Where code that stands apart from the usual path begins.
     apart: u64,
 }
@@ -137,7 +133,7 @@ impl Paths {
             state,
             done: false,
             states: Vec::new(),
-            targets: BTreeMap::new(),
+            targets: Vec::new(),
             work: Vec::new(),
             apart: u64::MAX,
         }
@@ -147,28 +143,36 @@ impl Paths {
     /// the usual path: what lies behind on that one is then followed once, with the facts of all.
     fn end(&mut self) {
         let order = |place: &Place| (place.pc < self.apart, place.pc);
-        let next = (0..self.work.len()).min_by_key(|i| order(&self.work[*i]));
+        let next = (0..self.work.len()).min_by_key(|i| order(&self.work[*i].0));
         match next.map(|next| self.work.swap_remove(next)) {
-            Some(place) => {
+            Some((place, state)) => {
                 self.place = place;
-                self.state.copy(&self.states[self.targets[&place]]);
+                self.state.copy(&self.states[state]);
             }
             None => self.done = true,
         }
     }
 
+    /// Where a target is in `targets`, or would be.
+    fn target(&self, place: Place) -> Result<usize, usize> {
+        self.targets.binary_search_by(|target| target.0.cmp(&place))
+    }
+
     /// Control may come to the target of a branch.
     fn branch(&mut self, to: Place) {
-        let has_changed = match self.targets.get(&to) {
-            Some(known) => self.states[*known].join(&self.state),
-            None => {
-                self.targets.insert(to, self.states.len());
+        let (state, has_changed) = match self.target(to) {
+            Ok(at) => {
+                let state = self.targets[at].1;
+                (state, self.states[state].join(&self.state))
+            }
+            Err(at) => {
+                self.targets.insert(at, (to, self.states.len()));
                 self.states.push(self.state.clone());
-                true
+                (self.states.len() - 1, true)
             }
         };
         if has_changed {
-            self.work.push(to);
+            self.work.push((to, state));
         }
     }
 
@@ -191,16 +195,17 @@ impl Paths {
 
     /// Control comes to the next instruction, or back from shared code.
     fn go_on(&mut self, to: Place) {
-        match self.targets.contains_key(&to) {
-            true => self.jump(to),
-            false => self.place = to,
+        match self.target(to) {
+            Ok(_) => self.jump(to),
+            Err(_) => self.place = to,
         }
     }
 }
 
 /// What a walk needs beside the code, and what it leaves for the next.
 pub struct Watch<'w, 'a> {
-    pub info: &'w mut InstructionInfoFactory,
+    /// What instructions write.
+    pub writes: &'w mut KnownWrites,
     /// Readers of frame descriptions, if the output has any.
     pub frames: Option<&'w mut Frames<'a>>,
     /// What they must say.
@@ -216,8 +221,9 @@ pub struct Watch<'w, 'a> {
 enum Way {
     /// At an address of the program, where the state must be as it was.
     To(u64),
-    /// Where shared code returns to its caller, at whose call rsp had this offset from rsp at the point.
-    Shared(i64),
+    /// Where shared code returns to its caller, at whose call rsp had this offset from rsp at the point, and these
+    /// registers did not have their values.
+    Shared(i64, Lost),
 }
 
 /// What a walk has come to.
@@ -232,7 +238,8 @@ struct Arrived {
 struct Decoding<'m> {
     memory: &'m Memory<'m>,
     run: Run<'m>,
-    /// Address of the run's next instruction.
+    /// The bytes from the run's next instruction on, and their address.
+    rest: &'m [u8],
     next: u64,
     instruction: Instruction,
 }
@@ -242,17 +249,18 @@ impl<'m> Decoding<'m> {
         Self {
             memory,
             run: Run::new(&[], 0),
+            rest: &[],
             next: 0,
             instruction: Instruction::default(),
         }
     }
 
-    /// The instruction at an address.
-    fn at(&mut self, address: u64) -> Result<&Instruction, Complaint> {
+    /// The instruction at an address, and the bytes from there on.
+    fn at(&mut self, address: u64) -> Result<(&Instruction, &'m [u8]), Complaint> {
         let nothing = || format!("there is no instruction at {address:#x}");
         if address != self.next {
-            let bytes = self.memory.rest_at(address).ok_or_else(nothing)?;
-            self.run = Run::new(bytes, address);
+            self.rest = self.memory.rest_at(address).ok_or_else(nothing)?;
+            self.run = Run::new(self.rest, address);
         }
         // A run that has failed is begun anew.
         self.next = 0;
@@ -260,7 +268,9 @@ impl<'m> Decoding<'m> {
             return Err(nothing());
         }
         self.next = self.instruction.next_ip();
-        Ok(&self.instruction)
+        let bytes = self.rest;
+        self.rest = &bytes[self.instruction.len()..];
+        Ok((&self.instruction, bytes))
     }
 }
 
@@ -341,13 +351,14 @@ impl Walker<'_> {
             if arrived.steps > MOST_STEPS {
                 return Err("does not come to its end".into());
             }
-            let instruction = decoding.at(place.pc)?;
+            let (instruction, bytes) = decoding.at(place.pc)?;
             let next = place.at(instruction.next_ip());
             let at = |complaint: Complaint| format!("{:#x} {instruction}: {complaint}", place.pc);
             match instruction.flow_control() {
                 FlowControl::Next => {
                     let state = &mut paths.state;
-                    step::step(state, instruction, &self.borders, watch.info).map_err(at)?;
+                    step::step(state, (instruction, bytes), &self.borders, watch.writes)
+                        .map_err(at)?;
                     paths.go_on(next);
                 }
                 FlowControl::UnconditionalBranch => {
@@ -421,10 +432,12 @@ impl Walker<'_> {
         let around = &place.returns[..place.depth];
         match way {
             Way::To(_) => frames.look(&watch.expected, place.pc, around, state),
-            Way::Shared(rsp) => match frames.leads_to_call(place.pc, around, state, rsp) {
-                true => Ok(()),
-                false => Err("has a frame that must be judged with its caller's".into()),
-            },
+            Way::Shared(rsp, lost) => {
+                match frames.leads_to_call(place.pc, around, state, (rsp, lost)) {
+                    true => Ok(()),
+                    false => Err("has a frame that must be judged with its caller's".into()),
+                }
+            }
         }
     }
 
@@ -441,9 +454,10 @@ impl Walker<'_> {
         let (Base::Point, rsp) = state.stack_pointer()? else {
             return None;
         };
+        let lost = frames::lost(state, false);
         if let Some(frames) = watch.frames.as_mut()
             && !watch.expected.is_empty()
-            && !frames.is_lowered(&watch.expected, back - 1, -rsp)
+            && !frames.finds_same(&watch.expected, back - 1, ((Base::Point, rsp), lost), state)
         {
             return None;
         }
@@ -477,7 +491,8 @@ impl Walker<'_> {
         step::push(&mut state, Value::Return(shared::CALLER), &self.borders).ok()?;
         let mut paths = Paths::from(key.to, state);
         paths.place = paths.place.called(key.to, shared::CALLER);
-        let arrived = self.follow(&mut paths, Way::Shared(rsp), (demand, false), watch);
+        let way = Way::Shared(rsp, frames::lost(&key.state, false));
+        let arrived = self.follow(&mut paths, way, (demand, false), watch);
         let Arrived { state, steps } = arrived.ok()?;
         Some((state?, steps))
     }

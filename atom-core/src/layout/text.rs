@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::cfg::{Cfg, Object};
+use crate::cfg::{Block, Cfg, Object};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::parallel::AT_ONCE;
@@ -159,11 +159,20 @@ impl Layout {
         self.starts[i] + u64::from(self.procs[i].labels[inst.index() - self.first_insts[i]])
     }
 
-    /// New address of the instruction itself, behind the code inserted before it.
-    pub fn copy_of(&self, plan: &Plan, proc: ProcId, inst: InstId) -> u64 {
-        let here = self.insertions_at(plan, proc, inst);
-        let before = here.iter().filter(|i| i.position == Position::Before);
-        self.label(proc, inst) + u64::from(before.map(|i| snippet_size(plan, i)).sum::<u32>())
+    /// New addresses of a block's instructions themselves, behind the code inserted before each.
+    pub fn copies(&self, plan: &Plan, block: &Block) -> impl Iterator<Item = u64> {
+        let i = block.proc.index();
+        let first = block.first.index() - self.first_insts[i];
+        let labels = &self.procs[i].labels[first..][..block.count as usize];
+        let all = self.insertions(plan, block.proc);
+        let mut rest = &all[all.partition_point(|i| i.inst < block.first)..];
+        block.insts().zip(labels).map(move |(inst, label)| {
+            take_at(&mut rest, inst, Position::Entry);
+            let before = snippets_size(plan, take_at(&mut rest, inst, Position::Before));
+            take_at(&mut rest, inst, Position::After);
+            take_at(&mut rest, inst, Position::Taken);
+            self.starts[i] + u64::from(label + before)
+        })
     }
 
     /// New address of the first instruction of a procedure that is not before

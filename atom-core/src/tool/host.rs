@@ -428,7 +428,7 @@ extern "C" fn named_routine(context: *mut Context, name: StrRef) -> *const () {
 extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u64 {
     let session = program(context);
     check::place(session, bytes, len).unwrap_or_else(|error| {
-        session.note(error);
+        session.note_lack(error);
         u64::MAX
     })
 }
@@ -501,7 +501,7 @@ extern "C" fn add_thread_data(
         unsafe { std::slice::from_raw_parts(initial, initial_len) }
     };
     check::place_thread_data(session, initial, len, sum_from).unwrap_or_else(|error| {
-        session.note(error);
+        session.note_lack(error);
         u64::MAX
     })
 }

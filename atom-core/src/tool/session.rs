@@ -30,8 +30,18 @@ const DOING: &str = "running the tool's instrument routine of";
 pub(super) struct Results {
     /// The calls, with the numbers and addresses of the process.
     calls: RefCell<Calls>,
-    /// The first error and the number of errors.
-    errors: RefCell<(Option<Error>, usize)>,
+    errors: RefCell<Errors>,
+}
+
+/// Errors of one run of an instrument routine.
+#[derive(Default)]
+struct Errors {
+    /// The first error.
+    first: Option<Error>,
+    /// Number of errors.
+    count: usize,
+    /// True if a piece of data was not placed. The calls that use it fail for that alone.
+    lacks_data: bool,
 }
 
 /// State of one run of an instrument routine, as far as it belongs to one object.
@@ -51,7 +61,7 @@ pub(super) struct Session<'a> {
     pub(super) classifier: RefCell<Classifier>,
     formatter: RefCell<NasmFormatter>,
     pub(super) calls: &'a RefCell<Calls>,
-    errors: &'a RefCell<(Option<Error>, usize)>,
+    errors: &'a RefCell<Errors>,
     /// Strings that were passed to the tool; in boxes, so that they do not move.
     texts: RefCell<Vec<Box<str>>>,
     proc_names: Vec<OnceCell<Box<str>>>,
@@ -76,7 +86,7 @@ impl Results {
 
     /// The calls, unless there was an error. `code` is the value that the routine returned.
     pub(super) fn finish(self, tool: &Tool, code: i32) -> Result<Calls> {
-        let (first, count) = self.errors.into_inner();
+        let Errors { first, count, .. } = self.errors.into_inner();
         match first {
             Some(mut error) => {
                 match count {
@@ -144,8 +154,15 @@ impl<'a> Session<'a> {
     /// Notes an error. The routine goes on, and its result is refused later.
     pub(super) fn note(&self, error: Error) {
         let mut errors = self.errors.borrow_mut();
-        errors.1 += 1;
-        errors.0.get_or_insert(error);
+        errors.count += 1;
+        errors.first.get_or_insert(error);
+    }
+
+    /// Notes that a piece of data was not placed. Calls that are added from here on are dropped and not judged: a tool
+    /// adds one for each block of a large program, and the message of each error takes time to write.
+    pub(super) fn note_lack(&self, error: Error) {
+        self.note(error);
+        self.errors.borrow_mut().lacks_data = true;
     }
 
     /// Keeps a string for the tool.
@@ -259,6 +276,9 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn add_call(&self, request: &check::Request<'_>) -> bool {
+        if self.errors.borrow().lacks_data {
+            return false;
+        }
         match check::checked(self, request) {
             Ok(()) => true,
             Err(error) => {

@@ -1,8 +1,8 @@
 //! The caller's state as a row gives it, described by the program's state at a point.
 
-use gimli::{EndianSlice, LittleEndian, Operation};
+use gimli::Operation;
 
-use super::rows::{Cfa, Row, Rule, Rulebook};
+use super::rows::{Cfa, Row, Rule, Rulebook, operations_of};
 use crate::check::state::{Base, Slot, State, Value};
 
 /// DWARF's number of the stack pointer.
@@ -177,6 +177,7 @@ impl<'s> Registers<'s> {
     pub fn caller(&self, row: &Row<'_>, book: &Rulebook<'_>, code: u64) -> Caller<'s> {
         let frame = match row.cfa {
             Cfa::Register(register, n) => self.get(register).plus(n),
+            Cfa::Stored(at, n) => self.read(self.get(RSP).plus(at)).plus(n),
             Cfa::Expression(e) => self.evaluate(e, code, None),
         };
         let value = |number: u16, rule: Rule<'_>| match rule {
@@ -206,15 +207,6 @@ impl<'s> Registers<'s> {
             registers,
         }
     }
-}
-
-fn operations_of(expression: &[u8]) -> gimli::OperationIter<EndianSlice<'_, LittleEndian>> {
-    let encoding = gimli::Encoding {
-        address_size: 8,
-        format: gimli::Format::Dwarf32,
-        version: 4,
-    };
-    gimli::Expression(EndianSlice::new(expression, LittleEndian)).operations(encoding)
 }
 
 /// The registers that an expression names, by DWARF number.

@@ -8,16 +8,23 @@ mod landing;
 mod rows;
 
 use super::memory::Memory;
-use super::state::{Base, Slot, State, Value};
+use super::state::{Base, Slot, State, Value, Written, place};
 use super::step::Complaint;
 use crate::layout::Placed;
 use crate::live::RegSet;
 use crate::unwind::UnwindTable;
 use caller::{Caller, HARDWARE, RSP, Registers, Term};
+pub use rows::Lost;
 use rows::{Cfa, Reader, Row, Rule, Rulebook, Table};
 
 /// DWARF numbers of registers that a callee keeps: rbx, rbp, r12 to r15.
 const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
+
+/// DWARF number of rbp.
+const RBP: u16 = 6;
+
+/// Where rsp leads to.
+type Rsp = (Base, i64);
 
 /// Hardware numbers of rsp and rbp.
 const RSP_NUMBER: u8 = 4;
@@ -74,6 +81,12 @@ impl Expected<'_> {
     pub fn is_empty(&self) -> bool {
         self.rows[0].is_none()
     }
+
+    /// True if the program may still read a general register, given by its DWARF number.
+    fn is_live(&self, register: u16) -> bool {
+        let number = HARDWARE[usize::from(register)];
+        self.live.contains(RegSet::gpr(number.into()))
+    }
 }
 
 impl<'a> Frames<'a> {
@@ -126,38 +139,37 @@ impl<'a> Frames<'a> {
     }
 
     /// Where the usual frames of shared code lead: the address of code by which the first caller outside of it is found, and
-    /// that caller's rsp, as an offset from rsp at the point. Also true if rbp is found in one of the frames. `None` for
-    /// other frames. `around` are the return addresses of the calls of shared code on the way there.
-    fn callers(&mut self, address: u64, around: &[u64], state: &State) -> Option<(u64, i64, bool)> {
-        let in_frame = |register: u16| {
-            let number = HARDWARE[usize::from(register)];
-            match state.gprs[usize::from(number)] {
-                Value::Sum(RSP_NUMBER, at) => Some(at),
-                _ => None,
-            }
-        };
-        let has = |at: i64, value| state.load(Base::Point, at) == Some(Slot::Word(value));
-        let (mut code, mut rsp) = (address, in_frame(RSP));
+    /// that caller's rsp. Also true if rbp is found in one of the frames. `None` for other frames. `around` are the return
+    /// addresses of the calls of shared code on the way there.
+    fn callers(&mut self, address: u64, around: &[u64], state: &State) -> Option<(u64, Rsp, bool)> {
+        let (mut code, mut rsp) = (address, state.stack_pointer());
         let mut has_rbp = false;
         for back in around.iter().rev() {
             let row = self.output.row(code, &mut self.book)?;
-            let (by, size) = self.book.called_frame(&row)?;
-            let found = if by == RSP { rsp } else { in_frame(by) };
-            let at = found? + size;
-            rsp = Some(at);
-            if by != RSP {
+            if !self.book.is_called(&row) {
+                return None;
+            }
+            let (base, at) = match row.cfa {
+                Cfa::Register(RSP, n) => moved(rsp?, n),
+                Cfa::Register(_, n) => moved(place(state.gprs[usize::from(RBP_NUMBER)])?, n),
+                Cfa::Stored(at, n) => moved(place(word(state, rsp?, at)?)?, n),
+                Cfa::Expression(_) => return None,
+            };
+            let has = |at: i64, value| state.load(base, at) == Some(Slot::Word(value));
+            if matches!(row.cfa, Cfa::Register(RBP, _)) {
                 has_rbp = has(at - 16, Value::Sum(RBP_NUMBER, 0));
             }
             if !has(at - 8, Value::Return(*back)) {
                 return None;
             }
+            rsp = Some((base, at));
             code = back - 1;
         }
         Some((code, rsp?, has_rbp))
     }
 
-    /// True in the usual case, which is found at less cost: registers that a callee keeps have their values, and
-    /// the row differs from the original's by the distance of rsp at most.
+    /// True in the usual case, which is found at less cost: the row finds the original's frame and has its rules, and what
+    /// it leaves in registers is there, or dead.
     fn is_plain(
         &mut self,
         expected: &Expected<'a>,
@@ -167,35 +179,61 @@ impl<'a> Frames<'a> {
     ) -> bool {
         self.callers(address, around, state)
             .is_some_and(|(code, rsp, has_rbp)| {
-                keeps(state, has_rbp) && self.is_lowered(expected, code, -rsp)
+                self.finds_same(expected, code, (rsp, lost(state, has_rbp)), state)
             })
     }
 
-    /// True if the row for an address of code differs from an expected one by a distance of rsp, `depth` bytes, at most.
-    pub fn is_lowered(&mut self, expected: &Expected<'a>, code: u64, depth: i64) -> bool {
+    /// True if the row for an address of code has the rules of an expected one and finds the same frame, where rsp is
+    /// `rsp`. Of the registers that a callee keeps, those that are `lost` are dead or kept in the frame.
+    pub fn finds_same(
+        &mut self,
+        expected: &Expected<'a>,
+        code: u64,
+        (rsp, lost): (Rsp, Lost),
+        state: &State,
+    ) -> bool {
         let Some(row) = self.output.row(code, &mut self.book) else {
             return false;
         };
+        let has_lost_rbp = lost.has(RBP);
+        let lost = lost.without(self.book.registers(&row));
+        if !lost.is_empty() && KEPT.iter().any(|r| lost.has(*r) && expected.is_live(*r)) {
+            return false;
+        }
+        let found = match (row.cfa, rsp) {
+            (Cfa::Register(RSP, n), (Base::Point, at)) => Some((RSP, at + n)),
+            (Cfa::Register(RBP, n), _) if !has_lost_rbp => Some((RBP, n)),
+            (Cfa::Stored(at, n), _) => match word(state, rsp, at) {
+                Some(Value::Sum(RSP_NUMBER, at)) => Some((RSP, at + n)),
+                _ => None,
+            },
+            _ => None,
+        };
         let mut each = expected.rows.iter().flatten();
-        each.any(|(_, original)| self.book.is_lowered(&row, original, depth))
+        found.is_some_and(|frame| {
+            each.any(|(_, original)| self.book.finds_same(&row, original, frame))
+        })
     }
 
     /// True in the usual case in shared code: the frames lead to the call of that code, before which rsp was at this
-    /// offset from rsp at the point, and registers that a callee keeps have their values in that frame.
+    /// offset from rsp at the point, and registers that a callee keeps have their values in that frame, unless they were
+    /// `lost` before the call.
     pub fn leads_to_call(
         &mut self,
         address: u64,
         around: &[u64],
         state: &State,
-        offset: i64,
+        (offset, before): (i64, Lost),
     ) -> bool {
         if let Some((_, rsp, has_rbp)) = self.callers(address, around, state) {
-            return rsp == offset && keeps(state, has_rbp);
+            return rsp == (Base::Point, offset) && lost(state, has_rbp).without(before).is_empty();
         }
         let Ok((_, registers)) = self.outwards(address, around, state) else {
             return false;
         };
-        let is_own = |register: &u16| registers.get(*register) == Term::Register(*register, 0);
+        let is_own = |register: &u16| {
+            before.has(*register) || registers.get(*register) == Term::Register(*register, 0)
+        };
         registers.get(RSP) == Term::Register(RSP, offset) && KEPT.iter().all(is_own)
     }
 
@@ -225,6 +263,29 @@ impl<'a> Frames<'a> {
         Ok((code, registers))
     }
 
+    /// As [`Self::look`], where the program's state is as at the point and `written` was written.
+    pub fn look_at_point(
+        &mut self,
+        expected: &Expected<'a>,
+        address: u64,
+        written: Written,
+    ) -> Result<(), Complaint> {
+        let is_usual = |frames: &mut Self| {
+            let row = frames.output.row(address, &mut frames.book);
+            let mut each = expected.rows.iter().flatten();
+            row.is_some_and(|row| match row.cfa {
+                Cfa::Register(by, n) => {
+                    each.any(|(_, original)| frames.book.finds_same(&row, original, (by, n)))
+                }
+                _ => false,
+            })
+        };
+        if expected.is_empty() || is_usual(self) {
+            return Ok(());
+        }
+        self.look(expected, address, &[], &State::after(written))
+    }
+
     /// Judges the description at an address of the new text. `around` are the return addresses of the calls of shared
     /// code on the way there.
     pub fn look(
@@ -238,8 +299,20 @@ impl<'a> Frames<'a> {
             return Ok(());
         }
         if self.is_plain(expected, address, around, state) {
+            debug_assert_eq!(self.judge(expected, address, around, state), Ok(()));
             return Ok(());
         }
+        self.judge(expected, address, around, state)
+    }
+
+    /// As [`Self::look`], by all that the row finds.
+    fn judge(
+        &mut self,
+        expected: &Expected<'a>,
+        address: u64,
+        around: &[u64],
+        state: &State,
+    ) -> Result<(), Complaint> {
         let (code, registers) = self.outwards(address, around, state)?;
         let within = |range: &(u64, u64)| (range.0..range.1).contains(&code);
         if self.undescribed.iter().any(within) {
@@ -269,13 +342,27 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// True if registers that a callee keeps have their values, or rbp's lies in a frame.
-fn keeps(state: &State, has_rbp: bool) -> bool {
-    KEPT.iter().all(|register| {
-        let number = HARDWARE[usize::from(*register)];
+/// A place of the stack that is some bytes from another.
+fn moved((base, at): Rsp, by: i64) -> Rsp {
+    (base, at + by)
+}
+
+/// The word that is kept some bytes from a place of the stack.
+fn word(state: &State, (base, at): Rsp, by: i64) -> Option<Value> {
+    match state.load(base, at + by)? {
+        Slot::Word(value) => Some(value),
+        Slot::Vector(_) => None,
+    }
+}
+
+/// The registers that a callee keeps and that do not have their values, without rbp if its value lies in a frame.
+pub fn lost(state: &State, has_rbp: bool) -> Lost {
+    let is_lost = |register: &&u16| {
+        let number = HARDWARE[usize::from(**register)];
         let is_own = state.gprs[usize::from(number)] == Value::Sum(number, 0);
-        is_own || (number == RBP_NUMBER && has_rbp)
-    })
+        !is_own && !(number == RBP_NUMBER && has_rbp)
+    };
+    KEPT.iter().filter(is_lost).map(|r| Lost::of(*r)).sum()
 }
 
 /// True if a row finds something by a register that inserted code has changed: it may use any register that is dead, or
@@ -289,6 +376,7 @@ fn names_changed(book: &Rulebook<'_>, row: &Row<'_>, state: &State) -> bool {
     let in_expression = |e: &[u8]| caller::registers_of(e).any(is_changed);
     let by_frame = match row.cfa {
         Cfa::Register(register, _) => is_changed(register),
+        Cfa::Stored(..) => false,
         Cfa::Expression(e) => in_expression(e),
     };
     by_frame

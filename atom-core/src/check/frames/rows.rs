@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, RegisterRule,
-    UnwindContext, UnwindSection,
+    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, Operation,
+    RegisterRule, UnwindContext, UnwindSection,
 };
 use rustc_hash::FxHashMap;
 
@@ -18,6 +18,8 @@ use crate::unwind::UnwindTable;
 pub enum Cfa<'a> {
     /// A register, by its DWARF number, plus a number of bytes.
     Register(u16, i64),
+    /// The word in memory at rsp plus the first number of bytes, plus the second one.
+    Stored(i64, i64),
     /// The value of an expression.
     Expression(&'a [u8]),
 }
@@ -43,6 +45,39 @@ pub enum Rule<'a> {
     Odd,
 }
 
+/// A set of general registers, a bit for each, by DWARF number: those that do not have the values that they had at the
+/// point.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Lost(u16);
+
+impl Lost {
+    /// One register; none if it is no general one.
+    pub fn of(register: u16) -> Self {
+        Self(1u16.checked_shl(register.into()).unwrap_or(0))
+    }
+
+    /// True if there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// True if a register is one of them.
+    pub fn has(self, register: u16) -> bool {
+        self.0 & Self::of(register).0 != 0
+    }
+
+    /// Those that are none of the others.
+    pub fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+}
+
+impl std::iter::Sum for Lost {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        Self(all.fold(0, |sum, one| sum | one.0))
+    }
+}
+
 /// The rules of a row: a number in a [`Rulebook`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules(u32);
@@ -57,6 +92,8 @@ pub struct Rulebook<'a> {
 /// Rules with what follows from them.
 struct Stated<'a> {
     rules: Box<[(u16, Rule<'a>)]>,
+    /// The registers that have rules.
+    registers: Lost,
     /// The least distance from the frame, if all rules name memory at a distance from it.
     least: Option<i64>,
 }
@@ -76,6 +113,7 @@ impl<'a> Rulebook<'a> {
             (rules.iter()).try_fold(i64::MAX, |least, rule| Some(least.min(distance(rule)?)));
         self.all.push(Stated {
             rules: rules.into(),
+            registers: rules.iter().map(|rule| Lost::of(rule.0)).sum(),
             least,
         });
         self.numbers.insert(rules.into(), number);
@@ -93,36 +131,32 @@ impl<'a> Rulebook<'a> {
         found.map_or(Rule::Same, |r| r.1)
     }
 
-    /// True if the caller is where the other row finds it, when rsp is `depth` bytes lower: the frame is found by a
-    /// register, and all that is kept lies in the frame, not below the other row's rsp.
-    pub fn is_lowered(&self, row: &Row<'_>, other: &Row<'_>, depth: i64) -> bool {
-        let (Cfa::Register(by, n), Cfa::Register(other_by, m)) = (row.cfa, other.cfa) else {
-            return false;
-        };
-        let moved = match by {
-            7 => depth,
-            _ => 0,
-        };
-        by == other_by
-            && (by == 7 || by == 6)
-            && n == m + moved
-            && row.rules == other.rules
-            && self.all[row.rules.0 as usize]
-                .least
-                .is_some_and(|least| by != 7 || least >= -m)
+    /// The registers of which a row says where their values are.
+    pub fn registers(&self, row: &Row<'_>) -> Lost {
+        self.all[row.rules.0 as usize].registers
     }
 
-    /// The register by which shared code finds its frame, rsp or rbp, and the distance; `None` for another form. rbp lies
-    /// below the return address if it is the register.
-    pub fn called_frame(&self, row: &Row<'_>) -> Option<(u16, i64)> {
-        let Cfa::Register(by, n) = row.cfa else {
-            return None;
-        };
-        match (by, self.of(row)) {
-            (7, [(16, Rule::At(-8))]) | (6, [(6, Rule::At(-16)), (16, Rule::At(-8))]) => {
-                Some((by, n))
+    /// True if the caller is where the other row finds it, which finds its frame `distance` bytes from the register `by`,
+    /// where rsp is as in that row: the rules are the same, and all that is kept lies in the frame, not below rsp.
+    pub fn finds_same(&self, row: &Row<'_>, other: &Row<'_>, (by, distance): (u16, i64)) -> bool {
+        let least = || self.all[row.rules.0 as usize].least;
+        other.cfa == Cfa::Register(by, distance)
+            && (by == 7 || by == 6)
+            && row.rules == other.rules
+            && least().is_some_and(|least| by != 7 || least >= -distance)
+    }
+
+    /// True if a row is one of shared code that keeps the return address below its frame, and nothing else but rbp.
+    /// rbp lies below the return address if the frame is found by it.
+    pub fn is_called(&self, row: &Row<'_>) -> bool {
+        match (row.cfa, self.of(row)) {
+            (Cfa::Register(6, _), rules) => {
+                matches!(rules, [(6, Rule::At(-16)), (16, Rule::At(-8))])
             }
-            _ => None,
+            (Cfa::Register(7, _) | Cfa::Stored(..), rules) => {
+                matches!(rules, [(16, Rule::At(-8))])
+            }
+            _ => false,
         }
     }
 }
@@ -135,6 +169,40 @@ pub struct Row<'a> {
     pub cfa: Cfa<'a>,
     /// The rules that are stated, by register.
     rules: Rules,
+}
+
+/// The place of a frame that an expression finds, if it is [`Cfa::Stored`].
+fn stored(expression: &[u8]) -> Option<Cfa<'_>> {
+    let mut operations = operations_of(expression);
+    let mut next = || operations.next().ok().flatten();
+    let Operation::RegisterOffset {
+        register: gimli::X86_64::RSP,
+        offset,
+        ..
+    } = next()?
+    else {
+        return None;
+    };
+    let (
+        Operation::Deref { size: 8, .. },
+        Operation::SignedConstant { value },
+        Operation::Plus,
+        None,
+    ) = (next()?, next()?, next()?, next())
+    else {
+        return None;
+    };
+    Some(Cfa::Stored(offset, value))
+}
+
+/// Reads an expression.
+pub fn operations_of(expression: &[u8]) -> gimli::OperationIter<EndianSlice<'_, LittleEndian>> {
+    let encoding = gimli::Encoding {
+        address_size: 8,
+        format: gimli::Format::Dwarf32,
+        version: 4,
+    };
+    gimli::Expression(EndianSlice::new(expression, LittleEndian)).operations(encoding)
 }
 
 /// How the description of an address is found.
@@ -267,8 +335,8 @@ pub struct Reader<'a> {
     rows: usize,
     /// The numbers of the two descriptions that were used last, the last one first.
     last: [usize; 2],
-    /// The row that was found last, and the first of its addresses that is known.
-    last_row: Option<(u64, Row<'a>)>,
+    /// The two rows that were found last, each with the first of its addresses that is known, the last one first.
+    last_rows: [Option<(u64, Row<'a>)>; 2],
     /// The place of that row in its description.
     near: usize,
 }
@@ -283,7 +351,7 @@ impl<'a> Reader<'a> {
             numbers: BTreeMap::new(),
             rows: 0,
             last: [0; 2],
-            last_row: None,
+            last_rows: [None; 2],
             near: 0,
         }
     }
@@ -328,9 +396,10 @@ impl<'a> Reader<'a> {
     /// The row for an address, if a description covers it that can be read.
     #[inline]
     pub fn row(&mut self, address: u64, book: &mut Rulebook<'a>) -> Option<Row<'a>> {
-        match self.last_row {
-            Some((start, row)) if start <= address && address < row.end => Some(row),
-            _ => self.other_row(address, book),
+        let is_at = |known: &&(u64, Row<'_>)| known.0 <= address && address < known.1.end;
+        match self.last_rows.iter().flatten().find(is_at) {
+            Some((_, row)) => Some(*row),
+            None => self.other_row(address, book),
         }
     }
 
@@ -349,7 +418,7 @@ impl<'a> Reader<'a> {
         };
         let found = *rows.get(row)?;
         self.near = row;
-        self.last_row = Some((address, found));
+        self.last_rows = [Some((address, found)), self.last_rows[0]];
         Some(found)
     }
 
@@ -379,7 +448,7 @@ impl<'a> Reader<'a> {
                 CfaRule::RegisterAndOffset { register, offset } => {
                     Cfa::Register(register.0, *offset)
                 }
-                CfaRule::Expression(e) => Cfa::Expression(bytes(e)),
+                CfaRule::Expression(e) => stored(bytes(e)).unwrap_or(Cfa::Expression(bytes(e))),
             };
             rules.clear();
             rules.extend(row.registers().map(|(register, rule)| {

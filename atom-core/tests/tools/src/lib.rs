@@ -242,6 +242,12 @@ fn refused(program: &Program, what: &str) -> Result {
             inst.add_call(After, cond_branch, (1, BrCondValue));
         }
         "too-much-data" => drop(program.counters::<1>(1 << 40)),
+        "lacking-data" => {
+            let counters = program.counters::<3>(1 << 40);
+            for inst in main.blocks().flat_map(|b| b.insts()) {
+                inst.add_call(Before, access, (counters.at(0), 0, Reg::Rax));
+            }
+        }
         "unknown-routine" => program.add_call_proto("missing(int)")?,
         "no-prototype" => program.add_call_named(Before, "nothing", &[])?,
         "prototype-count" => program.add_call_proto("cond_branch(int)")?,
