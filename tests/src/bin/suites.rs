@@ -1,7 +1,8 @@
 //! Runs test programs of public suites beside themselves under `atom run`.
 //!
 //! Each file of `tests/suites` is a script. Its second line names a package of Debian, whose source is fetched, or which is
-//! itself unpacked, into a folder below `target/suites`. There the script builds the test programs and writes the
+//! itself unpacked, into a folder below `target/suites`. Its third line names the packages that building needs; they are
+//! installed if they are missing. In the folder the script builds the test programs and writes the
 //! file `list.partial`. Each line of that has five columns between tabs: a name, a folder to run in, a command that builds the program if it is not
 //! built yet, the program's file, and the line of a shell that runs it as `$PROGRAM`.
 //!
@@ -51,6 +52,8 @@ struct Suite {
     package: String,
     /// Whether the package's source is meant, and not its contents.
     is_source: bool,
+    /// Packages of Debian without which the suite cannot be built.
+    needs: Vec<String>,
 }
 
 /// One test program.
@@ -70,21 +73,25 @@ fn suites() -> Result<Vec<Suite>> {
     for entry in std::fs::read_dir(&folder).map_err(fail)? {
         let script = entry.map_err(fail)?.path();
         let text = std::fs::read_to_string(&script).map_err(fail)?;
-        let second = text.lines().nth(1).unwrap_or_default();
-        let (kind, package) = second.split_once(": ").unwrap_or_default();
-        let is_source = match kind {
-            "# source" => true,
-            "# package" => false,
-            _ => {
-                let reason = "the second line names no package";
-                return Err(Error::new("reading a suite's script", reason).file(script));
-            }
+        let wrong = |reason| Error::new("reading a suite's script", reason).file(&script);
+        let mut lines = text.lines().skip(1);
+        let second = lines.next().and_then(|line| line.split_once(": "));
+        let (is_source, package) = match second {
+            Some(("# source", package)) => (true, package),
+            Some(("# package", package)) => (false, package),
+            _ => return Err(wrong("the second line names no package")),
+        };
+        let Some(needs) = lines.next().and_then(|line| line.strip_prefix("# needs: ")) else {
+            return Err(wrong(
+                "the third line does not say which packages are needed",
+            ));
         };
         let name = script.file_name().unwrap_or_default();
         found.push(Suite {
             name: name.to_string_lossy().into(),
             package: package.to_owned(),
             is_source,
+            needs: needs.split_whitespace().map(String::from).collect(),
             script,
         });
     }
@@ -101,12 +108,25 @@ done
 if [ -e /etc/apt/sources.list ]; then sed -n 's/^deb /deb-src /p' /etc/apt/sources.list > apt/parts/debian.list; fi
 options="-qq -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts=$PWD/apt/parts -o Dir::State::lists=$PWD/apt/lists"
 apt-get $options update
-apt-get $options source --download-only "$PACKAGE"
+apt-get $options source --download-only --tar-only "$PACKAGE"
 mkdir unpacked
 # A signature may lie beside the archive.
 for file in "$PACKAGE"_*.orig.tar.?z "$PACKAGE"_*.orig.tar.bz2; do
     if [ -e "$file" ]; then tar -xf "$file" -C unpacked --strip-components=1; fi
 done
+"#;
+
+/// Installs the packages of `$NEEDS` that are missing.
+const INSTALL: &str = r#"set -e
+missing=
+for package in $NEEDS; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+$sudo apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing
 "#;
 
 /// Fetches a package and unpacks its files.
@@ -117,12 +137,13 @@ dpkg-deb -x "$PACKAGE"_*.deb unpacked
 "#;
 
 /// Runs a script of the shell in a folder; what it prints goes to the error output.
-fn shell(doing: &'static str, folder: &Path, package: &str, words: &[&str]) -> Result<()> {
+fn shell(doing: &'static str, folder: &Path, suite: &Suite, words: &[&str]) -> Result<()> {
     let mut command = Command::new("sh");
     command
         .args(words)
         .current_dir(folder)
-        .env("PACKAGE", package);
+        .env("PACKAGE", &suite.package)
+        .env("NEEDS", suite.needs.join(" "));
     let command = command.stdin(Stdio::null()).stdout(std::io::stderr());
     let status = command.status();
     let status = status.map_err(|e| Error::new(doing, e).file(folder))?;
@@ -147,12 +168,13 @@ fn tests(suite: &Suite, place: &Path) -> Result<Vec<Test>> {
         } else {
             FETCH_PACKAGE
         };
-        shell("fetching a suite", &folder, &suite.package, &["-c", fetch])?;
+        shell("fetching a suite", &folder, suite, &["-c", fetch])?;
     }
     let list = unpacked.join("list");
     if !list.exists() {
         let script = suite.script.display().to_string();
-        shell("building a suite", &unpacked, &suite.package, &[&script])?;
+        shell("installing packages", &unpacked, suite, &["-c", INSTALL])?;
+        shell("building a suite", &unpacked, suite, &[&script])?;
         // The list gets its name when it is whole.
         std::fs::rename(unpacked.join("list.partial"), &list)
             .map_err(|e| Error::new("naming the list of test programs", e).file(&list))?;
