@@ -226,7 +226,7 @@ pub fn instrument<P: Progress, T>(
         progress.begin(Stage::Plan);
         planned.plan(tool, &late, options, &mut |text| progress.note(text))?;
         progress.end(Found::Plan(&planned.whole.plans));
-        if options.check.is_some() || first != 0 {
+        if options.check.is_some() || first != 0 || planned.whole.kept.is_some() {
             planned.lives = std::mem::take(&mut tool.lives);
         } else {
             tool.lives.clear();
