@@ -1,9 +1,10 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+
+use crate::job::Job;
 
 /// Instruments a program: writes one that behaves the same and calls a tool's
 /// analysis routines where the tool wants it.
@@ -175,27 +176,9 @@ pub struct Run {
     /// OUT.libs
     #[arg(long)]
     pub libs: bool,
-    /// The path that the instrumented program will have when it is run
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub placed_at: Option<PathBuf>,
-    /// The path by which the program is run
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub named: Option<PathBuf>,
-    /// The source of the tool, which messages name
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub tool_source: Option<PathBuf>,
-    /// The record that the runtime leaves for `atom run`, up to the process number
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub record: Option<PathBuf>,
-    /// A library that the program loads at its start, the loader included; all of them if there is one
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub loads: Vec<PathBuf>,
-    /// A word of the command line by which executed programs are instrumented
-    #[arg(long, value_name = "WORD", hide = true, allow_hyphen_values = true)]
-    pub follow: Vec<OsString>,
-    /// A word of the command line by which libraries are instrumented when the program opens them
-    #[arg(long, value_name = "WORD", hide = true, allow_hyphen_values = true)]
-    pub late: Vec<OsString>,
+    /// What `atom run` wants of this program
+    #[arg(long, value_name = "JSON", hide = true, value_parser = Job::parse)]
+    pub job: Option<Job>,
     /// Put debug information into the output: the program's for its new text, and
     /// that of the analysis routines
     #[arg(short = 'g', long = "debug-info")]

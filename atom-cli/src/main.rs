@@ -15,6 +15,7 @@ mod exhausted;
 mod find;
 mod generate;
 mod help;
+mod job;
 mod message;
 mod misread;
 mod report;
@@ -92,7 +93,10 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            message::error(&error);
+            match args.run.job.is_some_and(|job| job.answers) {
+                true => job::Answer::give(&error),
+                false => message::error(&error),
+            }
             match error.kind {
                 ErrorKind::TooLarge => ExitCode::from(TOO_LARGE),
                 ErrorKind::Other => ExitCode::FAILURE,

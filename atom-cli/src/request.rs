@@ -1,6 +1,5 @@
 //! From the command line to checked paths and settings, so that mistakes are found before any work.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atom_core::cfg::Returns;
@@ -11,6 +10,7 @@ use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
+use crate::job::{Job, Word};
 use crate::{find, source};
 
 /// The shipped tool that adds no calls.
@@ -35,14 +35,8 @@ pub struct Request<'a> {
     pub libraries: bool,
     /// Libraries to instrument that the program may load later.
     pub with: &'a [PathBuf],
-    /// Path that the instrumented program will have when it is run, if that is not `output`.
-    pub placed_at: Option<&'a Path>,
-    /// The path by which the program is run, if that is not the path of its file.
-    pub named: Option<&'a Path>,
-    /// Path of the record for `atom run`, up to the process number.
-    pub record: Option<&'a Path>,
-    /// The libraries that the program loads at its start, if they are known.
-    pub loads: &'a [PathBuf],
+    /// What `atom run` wants.
+    pub job: Job,
     /// First words of the command line that instruments executed programs, each with a null behind it;
     /// empty if they run as they are.
     pub follow: Vec<u8>,
@@ -60,6 +54,7 @@ impl<'a> Request<'a> {
     pub fn new(args: &'a Run) -> Result<Self> {
         // The parser refuses a command line without APP.
         let app = args.app.as_deref().unwrap_or(Path::new(""));
+        let job = args.job.clone().unwrap_or_default();
         let mut request = Self {
             app,
             tool: match tool_file(args)? {
@@ -73,16 +68,9 @@ impl<'a> Request<'a> {
             options: options(args)?,
             libraries: args.libs,
             with: &args.choices.with,
-            placed_at: args.placed_at.as_deref(),
-            named: args.named.as_deref(),
-            record: args.record.as_deref(),
-            loads: &args.loads,
-            follow: (args.follow.iter())
-                .flat_map(|word| [word.as_bytes(), b"\0"].concat())
-                .collect(),
-            late: (args.late.iter())
-                .flat_map(|word| [word.as_bytes(), b"\0"].concat())
-                .collect(),
+            follow: with_nulls(&job.follow),
+            late: with_nulls(&job.late),
+            job,
             verbose: args.verbose,
             quiet: args.quiet,
         };
@@ -151,6 +139,12 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Words with a null after each.
+fn with_nulls(words: &[Word]) -> Vec<u8> {
+    let each = words.iter().flat_map(|word| [word.bytes(), b"\0"].concat());
+    each.collect()
+}
+
 /// The options of the stages that the command line has.
 fn options(args: &Run) -> Result<Options<'_>> {
     let choices = &args.choices;
@@ -196,8 +190,8 @@ pub fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
     let Some(file) = &args.tool_file else {
         return Ok(None);
     };
-    if let Some(source) = &args.tool_source {
-        source::was_compiled(file, source);
+    if let Some(source) = args.job.as_ref().and_then(|job| job.tool_source.as_ref()) {
+        source::was_compiled(file, source.path());
     }
     if !file.exists() {
         let error = Error::new("loading the tool", "there is no such file").file(file);

@@ -7,6 +7,7 @@ use atom_core::pipeline::{self, Found, Stage};
 use atom_core::{Error, Result};
 
 use crate::driver::describe;
+use crate::job::Answer;
 use crate::progress::Progress;
 use crate::request::Request;
 use crate::{cleanup, message};
@@ -81,6 +82,8 @@ struct Running {
 /// A job and the steps of it that are done.
 pub struct Steps {
     verbose: bool,
+    /// Errors are answered, see [`crate::job::Job`].
+    answers: bool,
     /// Number of steps that this request has.
     total: u64,
     started: Instant,
@@ -94,6 +97,7 @@ impl Steps {
         let needed = Step::ALL.iter().filter(|row| row.0.is_needed(request));
         Self {
             verbose: request.verbose,
+            answers: request.job.answers,
             total: needed.count() as u64,
             started: Instant::now(),
             running: None,
@@ -173,7 +177,10 @@ impl pipeline::Progress for Steps {
     }
 
     fn tool_panicked(&self, error: &Error) -> Infallible {
-        message::error(error);
+        match self.answers {
+            true => Answer::give(error),
+            false => message::error(error),
+        }
         cleanup::remove_all();
         std::process::exit(1)
     }

@@ -121,7 +121,9 @@ impl State {
         let mut args = Args::try_parse_from(&self.words).map_err(|e| fail(e.to_string()))?;
         with::add_folders(&mut args.run.choices)?;
         // The file under its temporary name is gone.
-        args.run.output = args.run.placed_at.clone().or(args.run.output);
+        let placed_at = args.run.job.as_ref().and_then(|job| job.placed_at.as_ref());
+        let placed_at = placed_at.map(|path| path.path().to_path_buf());
+        args.run.output = placed_at.or(args.run.output);
         Ok(args)
     }
 

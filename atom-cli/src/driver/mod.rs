@@ -65,8 +65,8 @@ pub fn run(args: &Run) -> Result<()> {
 /// interpreter of the bundle; the interpreter maps the area, and opens the bundle's libraries in place of the originals.
 fn process(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     // Where the files will be when the program runs.
-    let folder = match request.placed_at {
-        Some(path) => beside(path),
+    let folder = match &request.job.placed_at {
+        Some(path) => beside(path.path()),
         None => deliver::folder(&request.output)?,
     };
     let inputs = objects::all(request, image, &folder)?;

@@ -28,12 +28,12 @@ pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Ve
         );
     }
     let loader = PathBuf::from(&interpreter.path);
-    let mut paths = match request.loads {
+    let mut paths: Vec<PathBuf> = match &request.job.loads[..] {
         [] => closure::libraries(&loader, request.app)?
             .into_iter()
             .filter_map(|loaded| loaded.path)
             .collect(),
-        known => known.to_vec(),
+        known => known.iter().map(|w| w.path().to_path_buf()).collect(),
     };
     paths.push(loader);
     let with_program = paths.len();

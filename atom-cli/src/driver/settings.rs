@@ -10,6 +10,7 @@ use atom_core::plan::Told;
 
 use super::deliver::{AREA, LINK};
 use crate::help;
+use crate::job::Word;
 use crate::request::Request;
 use crate::run::closure;
 
@@ -32,12 +33,12 @@ pub(super) struct Settings {
 impl Settings {
     /// For a program alone.
     pub fn alone(request: &Request, image: &Image) -> Self {
-        let link = request
-            .placed_at
-            .map(|file| file.with_file_name(super::ORIGINAL));
+        let path = |word: &Option<Word>| word.as_ref().map(|word| word.path().to_path_buf());
+        let placed_at = path(&request.job.placed_at);
+        let link = placed_at.map(|file| file.with_file_name(super::ORIGINAL));
         Self {
             area: None,
-            named: request.named.unwrap_or(Path::new("")).to_path_buf(),
+            named: path(&request.job.named).unwrap_or_default(),
             link: link.unwrap_or_default(),
             late: Vec::new(),
             tool: tool_name(request),
@@ -56,7 +57,7 @@ impl Settings {
         }
         Self {
             area: Some(folder.join(AREA)),
-            named: request.named.map_or_else(absolute, Path::to_path_buf),
+            named: (request.job.named.as_ref()).map_or_else(absolute, |w| w.path().to_path_buf()),
             link: folder.join(LINK),
             late,
             tool: tool_name(request),
@@ -78,7 +79,7 @@ impl Settings {
         let area = self.area.as_deref();
         Options {
             told: Told {
-                record: request.record.map(bytes).unwrap_or_default(),
+                record: request.job.record.as_ref().map_or(&[], Word::bytes),
                 follow: &request.follow,
                 late: &self.late,
                 named,
@@ -110,9 +111,10 @@ fn tool_name(request: &Request) -> String {
 
 /// See [`Told::original`].
 fn original(request: &Request) -> [u64; 2] {
-    let file = request
-        .record
-        .and_then(|_| std::fs::metadata(request.app).ok());
+    let is_run = request.job.record.is_some();
+    let file = is_run
+        .then(|| std::fs::metadata(request.app).ok())
+        .flatten();
     file.map_or([0; 2], |file| [file.dev(), file.ino()])
 }
 

@@ -1,9 +1,9 @@
 //! The instrumented program in the store: found there, or made now.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use atom_core::image::separate;
 use atom_core::{Error, Result};
@@ -14,6 +14,7 @@ use super::shortcut::{Found, Shortcut, Stamps};
 use super::store::{Entry, Store};
 use super::{Arguments, closure, record, remembered};
 use crate::driver::{ORIGINAL, late};
+use crate::job::{self, Answer, Job, Word};
 use crate::{debuginfod, find, source};
 
 /// The file in an entry that names the objects which the program loads and the tool does not see.
@@ -92,14 +93,14 @@ impl<'a> Wish<'a> {
         if self.arguments.fresh {
             store.remove(&name)?;
         }
-        let mut failure = Made::Nothing(None);
+        let mut failure = None;
         let mut is_new = false;
         let label = format!("{} with {}", parts.file.display(), self.arguments.tool);
         let made = store.get_or_make(&name, &label, |folder| {
             let made = self.make(program, &parts, store, (&name, folder, voice));
             match &made {
                 Ok(()) => is_new = true,
-                Err(Failure::Job(reason)) => failure = Made::Nothing(reason.clone()),
+                Err(Failure::Job(reason)) => failure = Some(reason.clone()),
                 Err(Failure::Other(_)) => {}
             }
             made.map_err(Failure::into_error)
@@ -112,15 +113,14 @@ impl<'a> Wish<'a> {
                 }
                 Ok(Made::Entry(entry))
             }
-            (Err(_), Made::Nothing(Some(reason))) => {
+            (Err(error), None) => Err(error),
+            (Err(_), Some(reason)) => {
                 // The system's errors may be those of this process's limits.
-                if !reason.contains("os error") {
-                    shortcut.to_reason(&reason, &stamps);
+                if let Some(reason) = reason.as_ref().filter(|r| !r.contains("os error")) {
+                    shortcut.to_reason(reason, &stamps);
                 }
-                Ok(Made::Nothing(Some(reason)))
+                Ok(Made::Nothing(reason))
             }
-            (Err(error), _) if voice != Voice::Loud || error.doing != JOB => Err(error),
-            (Err(_), failure) => Ok(failure),
         }
     }
 
@@ -133,29 +133,27 @@ impl<'a> Wish<'a> {
         (name, folder, voice): (&str, &Path, Voice<'_>),
     ) -> std::result::Result<(), Failure> {
         let placed_at = store.folder_of(name).join(program.file_name());
-        let mut job = Job::new(self, parts, &folder.join(program.file_name()));
-        job.path("--record", &record::stem(store.folder()));
-        for word in &self.follow {
-            job.option("--follow", word);
-        }
-        job.path("--placed-at", &placed_at);
-        job.path("--named", &program.file);
+        let mut job = Job {
+            placed_at: Some(placed_at.into()),
+            named: Some((&program.file).into()),
+            tool_source: source::source_of(&self.tool).map(Word::from),
+            record: Some(record::stem(store.folder()).into()),
+            follow: self.follow.iter().map(Word::from).collect(),
+            answers: voice != Voice::Loud,
+            ..Job::default()
+        };
         if parts.is_whole {
-            job.words.push("--libs".into());
             if !self.arguments.no_late {
-                job.path("--late", &Identity::command().map_err(Failure::Other)?);
-                job.option("--late", late::WORD.as_ref());
+                let command = Identity::command().map_err(Failure::Other)?;
+                job.late = vec![command.into(), late::WORD.into()];
             }
-            for library in &parts.libraries {
-                let library = std::path::absolute(library).unwrap_or_else(|_| library.clone());
-                job.path("--loads", &library);
-            }
-            parts
-                .later
-                .iter()
-                .for_each(|library| job.path("--with", library));
+            let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or(path.clone());
+            job.loads = (parts.libraries.iter())
+                .map(|l| absolute(l).into())
+                .collect();
         }
-        job.run(voice)?;
+        let mut command = self.command(parts, &folder.join(program.file_name()), &job)?;
+        run(&mut command, &parts.file, voice)?;
         if !parts.is_whole {
             // Bundles have a link of their own.
             let link = folder.join(ORIGINAL);
@@ -171,6 +169,28 @@ impl<'a> Wish<'a> {
         std::fs::write(&unseen, names)
             .map_err(|e| Error::new("noting the program's libraries", e.to_string()).file(unseen))
             .map_err(Failure::Other)
+    }
+
+    /// The command that instruments in a process of its own, whose memory is gone when the program runs.
+    fn command(
+        &self,
+        parts: &Parts,
+        output: &Path,
+        job: &Job,
+    ) -> std::result::Result<Command, Failure> {
+        let mut command = Command::new(Identity::command().map_err(Failure::Other)?);
+        command.arg(&parts.file).arg(&self.tool);
+        command.arg("-q").arg("-o").arg(output);
+        command.args(self.arguments.choices.words());
+        if parts.is_whole {
+            command.arg("--libs");
+            for library in &parts.later {
+                command.arg("--with").arg(library);
+            }
+        }
+        command.arg(job::OPTION).arg(job.to_word());
+        command.arg("--").args(&self.arguments.tool_options);
+        Ok(command)
     }
 }
 
@@ -284,8 +304,6 @@ pub fn names(libraries: &[PathBuf]) -> String {
 
 /// Variables that say where debug information is.
 const DEBUG_VARIABLES: [&str; 3] = ["HOME", "XDG_CACHE_HOME", "DEBUGINFOD_CACHE_PATH"];
-/// What an error says of a job that has told its reason itself.
-const JOB: &str = "instrumenting the program";
 /// What an error says of a job that did not end by itself.
 const MAKING: &str = "making the instrumented program";
 
@@ -300,94 +318,47 @@ enum Failure {
 impl Failure {
     fn into_error(self) -> Error {
         match self {
-            Self::Job(_) => Error::new(JOB, "it failed"),
+            Self::Job(_) => Error::new("instrumenting the program", "it failed"),
             Self::Other(error) => error,
         }
     }
 }
 
-/// Instrumenting in a process of its own, whose memory is gone when the program runs.
-struct Job<'a> {
-    file: &'a Path,
-    words: Vec<OsString>,
-    tool_options: &'a [String],
-}
-
-impl<'a> Job<'a> {
-    fn new(wish: &'a Wish<'_>, parts: &'a Parts, output: &Path) -> Self {
-        let words = [
-            &parts.file,
-            &wish.tool,
-            Path::new("-q"),
-            Path::new("-o"),
-            output,
-        ];
-        let words = words.iter().map(|w| w.as_os_str().to_os_string());
-        let choices = wish.arguments.choices.words();
-        let mut job = Self {
-            file: &parts.file,
-            words: words
-                .chain(choices.into_iter().map(OsString::from))
-                .collect(),
-            tool_options: &wish.arguments.tool_options,
-        };
-        if let Some(source) = source::source_of(&wish.tool) {
-            job.path("--tool-source", source);
-        }
-        job
-    }
-
-    /// With an option that takes a path.
-    fn path(&mut self, option: &str, path: &Path) {
-        self.option(option, path.as_os_str());
-    }
-
-    fn option(&mut self, option: &str, value: &OsStr) {
-        self.words.push(option.into());
-        self.words.push(value.to_os_string());
-    }
-
-    /// Runs it.
-    fn run(&self, voice: Voice<'_>) -> std::result::Result<(), Failure> {
-        let fail = |reason: String| Failure::Other(Error::new(MAKING, reason).file(self.file));
-        let command = Identity::command().map_err(Failure::Other)?;
-        let mut command = Command::new(command);
-        command.args(&self.words).arg("--").args(self.tool_options);
-        let Voice::Silent(folder) = voice else {
-            let status = command.status().map_err(|e| fail(e.to_string()))?;
-            return match status.code() {
-                Some(0) => Ok(()),
-                Some(_) => Err(Failure::Job(None)),
-                None => Err(fail(format!("instrumenting ended: {status}"))),
-            };
-        };
-        // The program's environment is not the command's. The variables that lead to debug information stay.
-        command.env_clear().stdin(Stdio::null());
-        let kept = DEBUG_VARIABLES
-            .iter()
-            .filter_map(|v| Some((v, std::env::var_os(v)?)));
-        command.envs(kept);
-        if folder.is_dir() {
-            command.current_dir(folder);
-        }
-        let output = command.output().map_err(|e| fail(e.to_string()))?;
-        match output.status.code() {
+/// Runs a command that instruments the program in `file`.
+fn run(command: &mut Command, file: &Path, voice: Voice<'_>) -> std::result::Result<(), Failure> {
+    let fail = |reason: String| Failure::Other(Error::new(MAKING, reason).file(file));
+    let Voice::Silent(folder) = voice else {
+        let status = command.status().map_err(|e| fail(e.to_string()))?;
+        return match status.code() {
             Some(0) => Ok(()),
-            Some(_) => Err(Failure::Job(Some(reason(&output.stderr)))),
-            None => Err(fail(format!("instrumenting ended: {}", output.status))),
-        }
+            Some(_) => Err(Failure::Job(None)),
+            None => Err(fail(format!("instrumenting ended: {status}"))),
+        };
+    };
+    // The program's environment is not the command's. The variables that lead to debug information stay.
+    command.env_clear().stdin(Stdio::null());
+    let kept = DEBUG_VARIABLES
+        .iter()
+        .filter_map(|v| Some((v, std::env::var_os(v)?)));
+    command.envs(kept);
+    if folder.is_dir() {
+        command.current_dir(folder);
+    }
+    let output = command.output().map_err(|e| fail(e.to_string()))?;
+    match output.status.code() {
+        Some(0) => Ok(()),
+        Some(_) => Err(Failure::Job(Some(reason(&output)))),
+        None => Err(fail(format!("instrumenting ended: {}", output.status))),
     }
 }
 
-/// The reason in what a job has printed: the error's line.
-fn reason(text: &[u8]) -> String {
-    const START: &[u8] = b"atom: ";
-    const NOTE: &[u8] = b"note: ";
-    let mut errors = text
-        .split(|b| *b == b'\n')
-        .filter_map(|line| line.strip_prefix(START));
-    let error = errors.rfind(|line| !line.starts_with(NOTE));
-    String::from_utf8_lossy(error.unwrap_or(b"instrumenting failed")).into_owned()
+/// Why a process has failed: its answer. Without memory it cannot answer, and the reason is all that it has printed.
+fn reason(output: &Output) -> String {
+    let printed = || {
+        let text = String::from_utf8_lossy(&output.stderr);
+        text.trim().replace('\n', "; ")
+    };
+    Answer::read(&output.stdout).map_or_else(printed, |answer| answer.reason)
 }
 
 /// The tool's file, by the tool's name, the path of its source, or its path. A tool in C may have further parts.

@@ -84,7 +84,7 @@ impl<'a> Output<'a> {
         unneeded.sort_by_key(|range| range.start);
         let length = image.file.len() as u64;
         let mut at = 0;
-        for range in unneeded.into_iter().chain([length..length]) {
+        for range in unneeded.into_iter().chain(std::iter::once(length..length)) {
             if at < range.start {
                 let part = Part::Original(image, at as usize..range.start as usize);
                 self.parts.push((at, part));

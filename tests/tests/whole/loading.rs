@@ -83,14 +83,10 @@ fn what_is_opened_later_runs_as_it_is() {
 }
 
 /// Options of `atom` by which libraries are instrumented when they are opened.
-fn late() -> [String; 4] {
-    let command = atom::command().unwrap().display().to_string();
-    [
-        "--late".to_owned(),
-        command,
-        "--late".to_owned(),
-        "--opened".to_owned(),
-    ]
+fn late() -> [String; 2] {
+    let command = atom::command().unwrap();
+    let job = serde_json::json!({"late": [command.to_str().unwrap(), "--opened"]});
+    ["--job".to_owned(), job.to_string()]
 }
 
 fn instrument_late(place: &Place) {

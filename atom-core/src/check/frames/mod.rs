@@ -360,7 +360,7 @@ pub fn lost(state: &State, has_rbp: bool) -> Lost {
     let is_lost = |register: &&u16| {
         let number = HARDWARE[usize::from(**register)];
         let is_own = state.gprs[usize::from(number)] == Value::Sum(number, 0);
-        !is_own && !(number == RBP_NUMBER && has_rbp)
+        !(is_own || number == RBP_NUMBER && has_rbp)
     };
     KEPT.iter().filter(is_lost).map(|r| Lost::of(*r)).sum()
 }
