@@ -145,7 +145,7 @@ impl Code<'_> {
         let graph = FlowGraph::new(self.cfg, &self.facts, id);
         let mut blocks: Vec<BlockId> = graph.blocks().collect();
         blocks.sort_by_key(|block| self.cfg.block_pc(*block));
-        let mut listing = Listing::new();
+        let mut listing = Listing::default();
         for block in blocks {
             let innermost = graph.innermost_loop(block);
             for inst in self.cfg.block(block).insts() {

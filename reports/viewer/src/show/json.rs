@@ -93,7 +93,7 @@ pub fn procs(
     procs: &[ProcId],
     out: &mut dyn Write,
 ) -> Result<()> {
-    let mut listing = Listing::new();
+    let mut listing = Listing::default();
     let all: Vec<_> = procs
         .iter()
         .map(|id| ProcJson {

@@ -58,7 +58,7 @@ pub fn procs(
     procs: &[ProcId],
     out: &mut dyn Write,
 ) -> Result<()> {
-    let mut listing = Listing::new();
+    let mut listing = Listing::default();
     for (i, id) in procs.iter().enumerate() {
         if i > 0 {
             writeln!(out)?;
@@ -74,9 +74,9 @@ pub struct Listing {
     text: String,
 }
 
-impl Listing {
+impl Default for Listing {
     /// A listing in NASM's syntax with C's hexadecimal numbers.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let mut formatter = NasmFormatter::new();
         let options = formatter.options_mut();
         options.set_hex_prefix("0x");
@@ -92,7 +92,9 @@ impl Listing {
             text: String::new(),
         }
     }
+}
 
+impl Listing {
     /// The text of an instruction.
     pub fn inst(&mut self, instruction: &Instruction) -> &str {
         self.text.clear();
