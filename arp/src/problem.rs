@@ -9,9 +9,9 @@ use crate::types::{SectionKind, Sid, Step, Tid, tuple};
 pub enum Severity {
     /// Recording is complete, but the program may be instrumented wrongly.
     Warning,
-    /// Recording cannot go on.
+    /// Recording cannot continue.
     Fatal,
-    /// An invalid call, which had no effect; recording goes on.
+    /// An invalid call, which had no effect; recording continues.
     NonFatal,
     /// A data file violates the format.
     Syntax,

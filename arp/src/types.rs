@@ -1,6 +1,6 @@
 //! The vocabulary of the format: ids, kinds, modes and data types.
 //!
-//! The numbers of [`Mode`], [`Format`] and [`DataType`] stand in data files and
+//! The numbers of [`Mode`], [`Format`] and [`DataType`] are in data files and
 //! equal the enumerators of the C header, so they never change.
 use std::fmt;
 

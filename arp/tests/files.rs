@@ -330,7 +330,7 @@ fn a_changed_byte_is_noticed() {
     recorded(Mode::RecordAll, &path);
     let bytes = std::fs::read(&path).unwrap();
     let all = lines(&read(&bytes).unwrap());
-    // Checksums cover everything behind the two text lines.
+    // Checksums cover everything after the two text lines.
     let start = bytes.iter().position(|b| *b == 0).unwrap();
     for at in start + 2..bytes.len() {
         for bit in [1, 0x80] {

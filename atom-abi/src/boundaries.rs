@@ -1,7 +1,7 @@
 //! The table of instruction boundaries of an object: what the runtime needs to show signal handlers original
 //! addresses.
 //!
-//! The table lies behind the object's new text, by which it is found: its head has four 32-bit words, namely [`MARK`], the number
+//! The table is after the object's new text, by which it is found: its head has four 32-bit words, namely [`MARK`], the number
 //! of procedures that moved, the distance from the start of the new text to the table in bytes, and the offset of the
 //! *accesses* from the table's start, or 0 if there are none. An
 //! entry for each of these procedures follows, and one more that ends them: the procedure's new start (minus the
@@ -12,20 +12,20 @@
 //!
 //! | part | in the new text | in the original |
 //! | --- | --- | --- |
-//! | *behind* | code that follows the run before it, in front of the next instruction's label | |
+//! | *after* | code that follows the run before it, in front of the next instruction's label | |
 //! | *skipped* | | bytes that have no counterpart |
 //! | *before* | code between the label and the instruction | |
 //! | *run* | bytes of instructions that have the same sizes | the same |
 //!
 //! A branch of another size ends its run after its first byte. All addresses of a run at which instructions
-//! start are boundaries, and so is the label, and the first address of *behind* if the record [is open](IS_OPEN). In
+//! start are boundaries, and so is the label, and the first address of *after* if the record [is open](IS_OPEN). In
 //! all other places of the new text runs inserted code.
 //!
 //! A record begins with a byte: the low bits say which of the first three parts are not empty; the high bits have the length of the run, or
 //! [`LONG_RUN`] if it is longer, whose rest follows as a LEB128 number. The sizes of the parts that are not empty come then,
 //! as LEB128 numbers in the order of the table.
 //!
-//! The accesses are instructions of inserted code that stand in the place of an analysis routine's and may fault. Two 32-bit words come
+//! The accesses are instructions of inserted code that are in the place of an analysis routine's and may fault. Two 32-bit words come
 //! first: the number of routines and the size of the entries in bytes. For each routine its address in the tool's file follows (32 bits).
 //! An entry has the distance from the access before it, or for the first from the start of the new text, times 2, plus 1 if the routine's
 //! number follows because it is another one than before, as LEB128 numbers. Accesses are in ascending order of addresses.
@@ -39,7 +39,7 @@ pub const HEAD: usize = 16;
 /// Size of an entry in bytes.
 pub const ENTRY: usize = 12;
 
-/// Bit of a record's first byte: *behind* is not empty.
+/// Bit of a record's first byte: *after* is not empty.
 pub const BEHIND: u8 = 1;
 
 /// Bit of a record's first byte: *skipped* is not empty.
@@ -48,10 +48,10 @@ pub const SKIPPED: u8 = 2;
 /// Bit of a record's first byte: *before* is not empty.
 pub const BEFORE: u8 = 4;
 
-/// Bit of a record's first byte: at the start of *behind* the program's state is that at the record's label.
+/// Bit of a record's first byte: at the start of *after* the program's state is that at the record's label.
 pub const IS_OPEN: u8 = 8;
 
-/// Number of the bit of a record's first byte from which on the length of the run stands.
+/// Number of the bit of a record's first byte from which on the length of the run is.
 pub const RUN_SHIFT: u32 = 4;
 
 /// A run of at least this length has the rest of it in a number of its own.

@@ -217,7 +217,7 @@ pub enum Reg {
     Xmm29 = 61,
     Xmm30 = 62,
     Xmm31 = 63,
-    /// x87 registers, numbered from the top of the stack; `mm0` to `mm7` lie in them.
+    /// x87 registers, numbered from the top of the stack; `mm0` to `mm7` are in them.
     St0 = 64,
     St1 = 65,
     St2 = 66,

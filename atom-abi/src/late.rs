@@ -1,6 +1,6 @@
 //! What the runtime gets with a library that is instrumented when the process opens it.
 //!
-//! `atom` writes a file whose contents lie in the area, at an address of its own that nothing else uses. It begins
+//! `atom` writes a file whose contents are in the area, at an address of its own that nothing else uses. It begins
 //! with a [`LateInfo`]. All addresses in it are run-time addresses.
 
 /// Version of the form of a [`LateInfo`].

@@ -204,7 +204,7 @@ pub struct CountRange {
 /// LEB128 numbers. A record computes *values*, numbered from 0: first those of
 /// its counters, which follow those of the record before; then sums of earlier
 /// values; last it adds values to cells. A value is named by its distance back
-/// from the next one. Signed numbers are folded: 0, -1, 1, -2 stand as 0, 1, 2, 3.
+/// from the next one. Signed numbers are folded: 0, -1, 1, -2 are as 0, 1, 2, 3.
 ///
 /// - the number of counters;
 /// - the length in bytes of the rest of the record, which need not be read if all its counters are 0;
@@ -231,7 +231,7 @@ pub struct Totals {
 // SAFETY: written by `atom`, only read afterwards.
 unsafe impl Sync for StartInfo {}
 
-/// A string argument of an analysis routine, as it lies in the analysis image.
+/// A string argument of an analysis routine, as it is in the analysis image.
 #[repr(C)]
 pub struct StrRecord {
     /// First byte. The byte after the last is a null, for C's sake.
@@ -240,7 +240,7 @@ pub struct StrRecord {
     pub len: usize,
 }
 
-/// An array argument of an analysis routine, as it lies in the analysis image.
+/// An array argument of an analysis routine, as it is in the analysis image.
 #[repr(C)]
 pub struct ArrayRecord {
     /// First element, aligned to 16 bytes.

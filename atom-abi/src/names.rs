@@ -3,7 +3,7 @@
 //! `atom` and tools take names by the same rules, so that a pattern means the same in an option of
 //! either.
 
-/// Ends that a demangled name may have behind its parameters.
+/// Ends that a demangled name may have after its parameters.
 const QUALIFIERS: [&str; 5] = ["", " const", "&", " const&", "&&"];
 
 /// The part of a demangled name in front of its parameters: `a::b<c(d)>::e` of

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicU64;
 
 use crate::{StrRef, TextPlace};
 
-/// Bit from which on an address of the process holds the number of its object. Below it stands the
+/// Bit from which on an address of the process holds the number of its object. Below it is the
 /// address in the object's file.
 pub const OBJECT_SHIFT: u32 = 32;
 
@@ -31,7 +31,7 @@ pub struct ObjectInfo {
     pub modified_nanoseconds: u64,
     /// First address of the object's image, in the file.
     pub base: u64,
-    /// Address behind the object's image with the new segments, in the file.
+    /// Address after the object's image with the new segments, in the file.
     pub end: u64,
 }
 

@@ -136,14 +136,14 @@ pub struct FrameRecord {
 }
 
 /// How the caller's frame is found at a call. The caller's frame begins at the *virtual frame pointer*, rsp before the
-/// call that entered the procedure; the return address lies 8 bytes below.
+/// call that entered the procedure; the return address is 8 bytes below.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallFrameRecord {
     /// Number of the call instruction.
     pub inst: u32,
     /// 1 if the virtual frame pointer is rbp plus `offset`, 0 if it is rsp plus `offset`. rsp is meant before the call, where
-    /// it is the same as behind it.
+    /// it is the same as after it.
     pub by_rbp: u32,
     /// Offset in bytes.
     pub offset: i32,

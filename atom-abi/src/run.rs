@@ -2,7 +2,7 @@
 
 use crate::StrRef;
 
-/// Facts that `atom` knows and that reports and `atom run` need. It lies in the image.
+/// Facts that `atom` knows and that reports and `atom run` need. It is in the image.
 #[repr(C)]
 pub struct RunInfo {
     /// Path of the record that the runtime leaves for `atom run`, up to the number of the process that
@@ -14,7 +14,7 @@ pub struct RunInfo {
     /// Number of procedures that are not instrumented because they are not understood.
     pub opaque: u64,
     /// The first words of the command line by which a program that the process executes is instrumented,
-    /// each with a null behind it: the path of `atom` first. Empty if executed programs run as they are.
+    /// each with a null after it: the path of `atom` first. Empty if executed programs run as they are.
     pub follow: StrRef,
     /// Size in bytes of all code that is known: the procedures of the instrumented objects, and the executable
     /// segments of libraries that are not instrumented. 0: not known.
@@ -27,7 +27,7 @@ pub struct RunInfo {
     /// Name of the tool, such as `icount`; empty if it is not known.
     pub tool: StrRef,
     /// The first words of the command line by which a library that the process opens later is instrumented, each
-    /// with a null behind it: the path of `atom` first. Empty if such libraries run as they are.
+    /// with a null after it: the path of `atom` first. Empty if such libraries run as they are.
     pub late: StrRef,
     /// Path by which a program that is instrumented alone was named under `atom run`, or empty; a null follows.
     pub named: StrRef,
@@ -38,7 +38,7 @@ pub struct RunInfo {
 // SAFETY: written by `atom`, only read afterwards.
 unsafe impl Sync for RunInfo {}
 
-/// Real-time signal by which `atom run` tells the watcher of a process to report now: the process goes on.
+/// Real-time signal by which `atom run` tells the watcher of a process to report now: the process continues.
 pub const REPORT_NOW: i32 = 62;
 /// Real-time signal by which `atom run` tells the watcher of a process that the process has ended: the watcher
 /// reports if the process has not, and ends.

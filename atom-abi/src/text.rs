@@ -1,6 +1,6 @@
 //! What the runtime needs to let moved procedures run in place again, when the process writes to its own text.
 
-/// Where the table of an object's moved code lies, and what it is about. All are addresses in the file.
+/// Where the table of an object's moved code is, and what it is about. All are addresses in the file.
 #[repr(C)]
 pub struct TextPlace {
     /// Address of the [`TextTable`]; 0 if nothing moved.
@@ -14,7 +14,7 @@ pub struct TextPlace {
 /// The table of an object's moved code, in the object's new segment. Nothing reads it before the process makes its text
 /// writable.
 ///
-/// Behind the structure stand unsigned LEB128 numbers, in this order:
+/// After the structure are unsigned LEB128 numbers, in this order:
 ///
 /// - for each procedure that moves, by address: the distance of its original start from the end of the one before (the
 ///   first: from `image`); its original size in bytes; the distance of its new start from the new start of the one before
@@ -33,7 +33,7 @@ pub struct TextTable {
     pub image: u64,
     /// First original address of a procedure that moves.
     pub start: u64,
-    /// Original address behind the last procedure that moves.
+    /// Original address after the last procedure that moves.
     pub end: u64,
     /// First address of the new text.
     pub new_text: u64,

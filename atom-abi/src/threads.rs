@@ -1,7 +1,7 @@
 //! Data that each thread has a copy of.
 //!
 //! Each thread has a *block*: a [`ThreadBlock`] with the tool's per-thread data
-//! behind it. The first thread's lies in the rewritten file, the *main block*;
+//! after it. The first thread's is in the rewritten file, the *main block*;
 //! further ones are made when a thread first runs instrumented code.
 //!
 //! Inserted code reaches the thread's own block through the gs segment, whose
@@ -56,7 +56,7 @@ pub struct ThreadBlock {
 }
 
 impl ThreadBlock {
-    /// The header of the block of sums, which lies at `this`. The list of all blocks follows it.
+    /// The header of the block of sums, which is at `this`. The list of all blocks follows it.
     pub const fn total(this: *mut Self, main: *mut Self) -> Self {
         Self {
             this,

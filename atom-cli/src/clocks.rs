@@ -88,7 +88,7 @@ const CLOCKS: [Clock; 9] = [
     system("getrusage", "", usage),
 ];
 
-/// Reads the time-stamp counter behind a fence. Without one the processor may read the counter
+/// Reads the time-stamp counter after a fence. Without one the processor may read the counter
 /// before it has seen that the other processor handed over.
 fn tsc_in_order() -> u64 {
     // SAFETY: as in `tsc`; `lfence` only waits until earlier instructions have completed.

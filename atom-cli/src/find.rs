@@ -100,7 +100,7 @@ pub fn tools() -> Vec<Tool> {
     all
 }
 
-/// The folders in which tools may lie, in the order in which they are searched: those of `ATOM_TOOLS`; beside
+/// The folders in which tools may be, in the order in which they are searched: those of `ATOM_TOOLS`; beside
 /// the command, where cargo builds tools; `lib/atom/tools`, where an installation puts them; and
 /// `~/.local/lib/atom/tools`. The command's own tools come before those of the home folder, which may be of another
 /// version.
@@ -127,7 +127,7 @@ pub fn tool_folders() -> Vec<PathBuf> {
     unique
 }
 
-/// True for a tool of atom's own: it lies where the build or an installation puts them.
+/// True for a tool of atom's own: it is where the build or an installation puts them.
 pub fn is_shipped(tool: &Path) -> bool {
     let command = std::env::current_exe().unwrap_or_default();
     let beside = command.parent().map(Path::to_path_buf);

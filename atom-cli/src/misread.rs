@@ -10,7 +10,7 @@ use crate::{find, help};
 /// Exit code after an invalid command line.
 const INVALID: u8 = 2;
 
-/// Prints the parser's error, or better advice where an option of a tool stands in the wrong place. Help and version
+/// Prints the parser's error, or better advice where an option of a tool is in the wrong place. Help and version
 /// come as errors, too.
 pub fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
     let words: Vec<String> = (words.iter().skip(1))

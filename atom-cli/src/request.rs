@@ -37,10 +37,10 @@ pub struct Request<'a> {
     pub with: &'a [PathBuf],
     /// What `atom run` wants.
     pub job: Job,
-    /// First words of the command line that instruments executed programs, each with a null behind it;
+    /// First words of the command line that instruments executed programs, each with a null after it;
     /// empty if they run as they are.
     pub follow: Vec<u8>,
-    /// First words of the command line that instruments libraries when they are opened, each with a null behind it;
+    /// First words of the command line that instruments libraries when they are opened, each with a null after it;
     /// empty if those run as they are.
     pub late: Vec<u8>,
     /// Print each step.

@@ -2,7 +2,7 @@
 //!
 //! ATOM writes options of several letters with one dash, which the parser
 //! would take for several options of one letter. Exactly the words in [`WORDS`] are
-//! replaced before the parser sees them, wherever they stand in front of `--`.
+//! replaced before the parser sees them, wherever they are in front of `--`.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ const WORDS: [(&str, &str); 5] = [
     ("-version", "--version"),
 ];
 
-/// The command line with ATOM's words replaced. Words behind `--` belong to the tool and stay as they are.
+/// The command line with ATOM's words replaced. Words after `--` belong to the tool and stay as they are.
 pub fn modern(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut is_ours = true;
     words

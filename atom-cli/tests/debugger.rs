@@ -33,7 +33,7 @@ fn gdb_stops_in_the_instrument_routine() {
             .unwrap_or_else(|| panic!("no stop: {text}"));
         assert!(text[stop..].contains("instrument ("), "{text}");
         assert!(text[stop..].contains("hello-tool/src/lib.rs"), "{text}");
-        // The program goes on to its end.
+        // The program continues to its end.
         assert!(
             folder.join(option.trim_start_matches('-')).exists(),
             "{text}"
@@ -542,7 +542,7 @@ fn units_may_move_in_part() {
     }
 }
 
-/// In a whole process the tool's code lies in a file of its own, the area's, which gdb is told of.
+/// In a whole process the tool's code is in a file of its own, the area's, which gdb is told of.
 #[test]
 fn a_whole_process_is_seen_with_its_analysis_routines() {
     let folder = Folder::new();

@@ -140,7 +140,7 @@ fn tools_of_one_file_are_compiled_and_kept() {
     );
     assert!(made.status.success(), "{}", stderr(&made));
 
-    // The compiler's words name the user's file and line, behind a head as well.
+    // The compiler's words name the user's file and line, after a head as well.
     folder.write(
         "wrong.rs",
         format!("---\n[package]\nedition = \"2024\"\n---\n{source}fn f() {{ nothing }}\n"),

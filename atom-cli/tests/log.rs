@@ -132,7 +132,7 @@ fn standard_output_is_kept() {
     assert_eq!(lines, "mine\nlogged\n");
 }
 
-/// A failure to write is reported once, and the program goes on.
+/// A failure to write is reported once, and the program continues.
 #[test]
 fn what_cannot_be_written_is_told_once() {
     let folder = Folder::new();

@@ -115,7 +115,7 @@ fn the_new_text_starts_where_it_is_wanted() {
     assert!(text.contains("a number is wanted"), "{text}");
 }
 
-/// An address right behind the image, where the heap would start.
+/// An address directly after the image, where the heap would start.
 #[test]
 fn the_heap_gives_way_to_near_text() {
     let folder = Folder::new();

@@ -297,7 +297,7 @@ fn stopped_by_a_signal() {
     }
 }
 
-/// A program of 120 bytes whose code lies in the ELF header. The code stays there, and runs.
+/// A program of 120 bytes whose code is in the ELF header. The code stays there, and runs.
 #[test]
 fn code_in_the_header() {
     let folder = Folder::new();

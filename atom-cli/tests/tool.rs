@@ -73,7 +73,7 @@ fn a_tool_with_collections_and_files() {
             .parse()
             .expect("a count")
     };
-    // The return address always lies in the same cache line.
+    // The return address is always in the same cache line.
     assert_eq!(count("twice"), 1);
     assert!((1..20).contains(&count("main")), "{lines}");
 }

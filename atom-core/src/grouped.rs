@@ -9,10 +9,10 @@ pub(crate) struct Grouped<T> {
 }
 
 impl<T: Copy> Grouped<T> {
-    /// Groups items by their numbers, which lie below `count`. `pairs` is called twice and must
+    /// Groups items by their numbers, which are below `count`. `pairs` is called twice and must
     /// yield the same pairs.
     pub fn new<I: Iterator<Item = (u32, T)>>(count: usize, pairs: impl Fn() -> I) -> Self {
-        // While the items are distributed, the start of a group stands one entry further on.
+        // While the items are distributed, the start of a group is one entry further on.
         let mut starts = vec![0u32; count + 2];
         for (number, _) in pairs() {
             starts[number as usize + 2] += 1;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each stage borrows the values of the stages before it and returns a new value; its code uses nothing
-//! of the stages after it, which a test checks. Below all stages stand `error`, `ids`, `memory`, `parallel`,
-//! `grouped` and `x86`. Above them stand `check`, which judges the output, and `pipeline`, whose function `instrument` takes
+//! of the stages after it, which a test checks. Below all stages are `error`, `ids`, `memory`, `parallel`,
+//! `grouped` and `x86`. Above them are `check`, which judges the output, and `pipeline`, whose function `instrument` takes
 //! objects and a tool through all stages; its head has an example.
 //! Only `plan` knows what a tool wants, only `layout` assigns new addresses, only `emit` knows how the
 //! output file is laid out. Nothing here prints, exits or keeps global state; every failure is an [`Error`].

@@ -265,7 +265,7 @@ fn finds_changed_frames() {
     assert!(found * 4 > tried, "{found} of {tried}");
 }
 
-/// What is no moved code must not change: procedures that stay, tables, and what lies between procedures.
+/// What is no moved code must not change: procedures that stay, tables, and what is between procedures.
 #[test]
 fn finds_overwritten_text() {
     let file = program("overwritten", &["-O2"]);
@@ -476,7 +476,7 @@ fn knows_where_rsp_may_lead_to_data() {
         rewritten.check(&rewritten.output)
     };
     check(RegSet::EMPTY).unwrap();
-    // rcx holds the word behind the `pop` alone.
+    // rcx holds the word after the `pop` alone.
     let error = check(RegSet::gpr(1)).unwrap_err();
     assert!(
         error.reason.contains("the program may keep data"),

@@ -100,7 +100,7 @@ impl<'a> Options<'a> {
         let mut found = Vec::new();
         let mut first = Vec::new();
         {
-            // Each option is looked for behind the one that was found before it.
+            // Each option is looked for after the one that was found before it.
             let mut rest = self.rest.borrow_mut();
             while let Some(i) = rest.iter().position(|arg| {
                 *arg == name || arg.strip_prefix(name).is_some_and(|v| v.starts_with('='))

@@ -1,6 +1,6 @@
 //! Traces of memtrace: arbitrary contents give an error and not a panic, and take little memory at once.
 //!
-//! The first byte chooses the use of the rest: as all behind the magic bytes (T), or as a description of a batch (D), or as the
+//! The first byte chooses the use of the rest: as all after the magic bytes (T), or as a description of a batch (D), or as the
 //! words of a trace that is written and read again (W).
 #![no_main]
 

@@ -495,7 +495,7 @@ pub fn check(name: &str, what: Check) {
             Check::Values => (all, 2),
         };
         // Start-up code of static programs reads their headers, which have changed.
-        // The tool leaves `_fini` out by its name, because the frame of atom's code lies above the frame of `_fini`.
+        // The tool leaves `_fini` out by its name, because the frame of atom's code is above the frame of `_fini`.
         let unfit = |v: &Variant| v.0.contains("static") || v.0.contains("strip");
         let wanted = |v: &&Variant| what != Check::Values || !unfit(v);
         for variant in variants.into_iter().filter(wanted).take(most) {

@@ -192,7 +192,7 @@ impl Symbols {
         self.list.iter().find(|s| s.2 == name).map(|s| s.0)
     }
 
-    /// The procedure that an address lies in, with its start.
+    /// The procedure that an address is in, with its start.
     fn around(&self, address: u64) -> Option<(u64, &str)> {
         let at = self.list.partition_point(|s| s.0 <= address);
         let found = self.list[..at]
@@ -203,7 +203,7 @@ impl Symbols {
         found.map(|(start, _, name)| (*start, name.as_str()))
     }
 
-    /// The name of the procedure that an address lies in.
+    /// The name of the procedure that an address is in.
     pub fn name(&self, address: u64) -> Option<&str> {
         self.around(address).map(|(_, name)| name)
     }
@@ -272,7 +272,7 @@ impl Missed {
         Missed(gaps.collect())
     }
 
-    /// The gap that an address lies in.
+    /// The gap that an address is in.
     pub fn around(&self, address: u64) -> Option<&Gap> {
         self.0.iter().find(|g| (g.start..g.end).contains(&address))
     }

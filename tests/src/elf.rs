@@ -90,7 +90,7 @@ fn loads<'e>(elf: &'e Elf<'_>) -> impl Iterator<Item = &'e ProgramHeader> {
     elf.program_headers.iter().filter(loaded)
 }
 
-/// The loaded segment that a range of addresses lies in.
+/// The loaded segment that a range of addresses is in.
 fn around<'e>(elf: &'e Elf<'_>, start: u64, size: u64) -> Option<&'e ProgramHeader> {
     let end = start.checked_add(size)?;
     loads(elf).find(|s| s.p_vaddr <= start && end <= s.p_vaddr + s.p_memsz)

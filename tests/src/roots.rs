@@ -69,7 +69,7 @@ impl Root {
             std::fs::rename(&partial, &folder).map_err(fail)?;
         }
         let root = Root { folder };
-        // A mirror may be behind for weeks; what it has is still signed.
+        // A mirror may be after for weeks; what it has is still signed.
         let words = "apt-get update -qq -o Acquire::Check-Valid-Until=false";
         let mut update = root.command(words.split(' '))?;
         must(

@@ -185,7 +185,7 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// The address in an object's file of what lies at an offset of the file.
+/// The address in an object's file of what is at an offset of the file.
 fn address_at(path: &Path, offset: u64) -> Result<u64> {
     let fail = |reason: String| Error::new("reading an object", reason).file(path);
     let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;

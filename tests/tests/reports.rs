@@ -1,4 +1,4 @@
-//! Files of reports: older ones are kept, what cannot be written is told, and what was not seen stands in
+//! Files of reports: older ones are kept, what cannot be written is told, and what was not seen is in
 //! the head.
 
 use std::fs;
@@ -144,7 +144,7 @@ const MOVED: &str = "#include <stdio.h>\n#include <unistd.h>\n\
     for (int i = 0; i < 40; i++) work();\n\
     return 0; }\n";
 
-/// A tool that writes while the program runs goes on with its own file when another process has taken the name.
+/// A tool that writes while the program runs continues with its own file when another process has taken the name.
 #[test]
 fn files_of_processes_at_once_are_not_mixed() {
     let place = fresh("mixed");

@@ -182,7 +182,7 @@ pub(crate) unsafe extern "C" fn mkfifo(path: *const c_char, mode: usize) -> isiz
 }
 
 /// Standard error. A failed write to it is reported as EBADF: Rust's library takes it for closed then and
-/// goes on. With any other error it would panic, which ends the application.
+/// continues. With any other error it would panic, which ends the application.
 const STDERR: usize = libc::STDERR_FILENO as usize;
 
 /// Functions that make one system call, whose signals the application does not get. Each with the number of bytes that its

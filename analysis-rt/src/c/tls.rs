@@ -7,7 +7,7 @@ use crate::threads::current::{record, variables};
 /// # Safety
 /// `index` points to a (module, offset) pair of the tool's.
 pub(crate) unsafe extern "C" fn tls_get_addr(index: *const [usize; 2]) -> *mut u8 {
-    // SAFETY: the pair is the caller's promise; the offset lies inside the variables.
+    // SAFETY: the pair is the caller's promise; the offset is inside the variables.
     unsafe { variables().add((*index)[1]) }
 }
 

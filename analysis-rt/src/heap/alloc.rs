@@ -42,8 +42,8 @@ fn map_block(size: usize, align: usize) -> *mut u8 {
         return base;
     }
     let block = ((base as usize + 2 * HEADER + align - 1) & !(align - 1)) as *mut u8;
-    // SAFETY: `align` bytes were added, so block and header lie inside the mapping,
-    // and the first word, the length, lies before the header.
+    // SAFETY: `align` bytes were added, so block and header are inside the mapping,
+    // and the first word, the length, is before the header.
     unsafe {
         base.cast::<usize>().write(total);
         header(block).write(Header {
@@ -93,7 +93,7 @@ pub(crate) fn alloc_aligned(size: usize, align: usize) -> *mut u8 {
     let outer = alloc(size + align);
     let block = ((outer as usize + align - 1) & !(align - 1)) as *mut u8;
     if block != outer && !outer.is_null() {
-        // SAFETY: both are multiples of 16, so the header lies inside the outer block.
+        // SAFETY: both are multiples of 16, so the header is inside the outer block.
         unsafe {
             header(block).write(Header {
                 kind: ALIGNED,

@@ -20,7 +20,7 @@ const CHUNK_MIN: usize = 128 << 10;
 /// Largest size of a chunk in bytes.
 const CHUNK_MAX: usize = 2 << 20;
 
-// Values of `Header::kind`. They are unlikely to stand anywhere by chance, so that a stray pointer is noticed.
+// Values of `Header::kind`. They are unlikely to be anywhere by chance, so that a stray pointer is noticed.
 
 /// A live block of a size class.
 pub(crate) const SMALL: u32 = 0x5A11_B10C;
@@ -31,7 +31,7 @@ pub(crate) const LARGE: u32 = 0xB166_B10C;
 /// A live block inside a larger one, from which its alignment comes.
 pub(crate) const ALIGNED: u32 = 0xA116_B10C;
 
-/// Header of a block; it lies right before the block's first byte.
+/// Header of a block; it is right before the block's first byte.
 #[repr(C)]
 pub(crate) struct Header {
     /// [`SMALL`], [`FREED`], [`LARGE`] or [`ALIGNED`].

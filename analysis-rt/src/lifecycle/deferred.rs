@@ -2,7 +2,7 @@
 //!
 //! A handler is to see the state of the application between two instructions. Inserted code has saved
 //! registers, and moved the stack pointer; routines hold locks. So the signal is put back into the
-//! thread's queue with all signals blocked, and the thread goes on by single steps (the trap flag of the
+//! thread's queue with all signals blocked, and the thread continues by single steps (the trap flag of the
 //! processor) until it comes to a boundary. There its signal mask comes back, and the kernel delivers what
 //! waits. A routine of the tool runs at full speed: its return address leads to code of the runtime that begins
 //! the steps.
@@ -90,7 +90,7 @@ global_asm!(
     ".irp register, rbp, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax",
     "pop \\register",
     ".endr",
-    // The first step ends behind the next instruction.
+    // The first step ends after the next instruction.
     "or qword ptr [rsp], {trap}",
     "popfq",
     "ret",
@@ -139,7 +139,7 @@ impl Waiting {
 /// True if single steps of this thread come to [`step`].
 fn traps_come() -> bool {
     let trap = present(libc::SIGTRAP as usize);
-    // Only handlers of the runtime lie there.
+    // Only handlers of the runtime are there.
     trap.is_some_and(|action| is_tool(action.handler as u64))
 }
 
@@ -214,7 +214,7 @@ fn arm_again(signal: c_int, front: usize) {
     }
 }
 
-/// Lets the thread go on in inserted code: by one step, or to the end of a routine.
+/// Lets the thread continue in inserted code: by one step, or to the end of a routine.
 ///
 /// # Safety
 /// The context is one of inserted code.

@@ -44,7 +44,7 @@ pub(crate) extern "C" fn exit(code: i32) -> ! {
     unsafe { finish() };
     let process = identity::state();
     if let Some(process) = process.filter(|p| p.ender.load(Ordering::Acquire) == gettid()) {
-        // It is a routine at ProgramAfter: the calls behind it are not made.
+        // It is a routine at ProgramAfter: the calls after it are not made.
         flush();
         process.phase.store(ENDED, Ordering::Release);
     }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn finish() {
     }
 }
 
-/// As [`finish`], for a process that goes on if its `exec` fails. The next end makes the calls again.
+/// As [`finish`], for a process that continues if its `exec` fails. The next end makes the calls again.
 ///
 /// # Safety
 /// As for [`finish`].

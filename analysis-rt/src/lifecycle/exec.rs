@@ -1,7 +1,7 @@
 //! The end of a process by `exec`, which may fail.
 //!
 //! Inserted code calls [`exec`] before the program's own call. The runtime ends there as at any
-//! other end, but is ready to go on. If the call fails, the program goes on, and the real end writes
+//! other end, but is ready to continue. If the call fails, the program continues, and the real end writes
 //! totals once more, which replace the ones written here. Programs look for a file in several places by calling
 //! `execve` for each place; so nothing happens where the file does not exist.
 

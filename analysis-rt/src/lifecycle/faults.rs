@@ -6,7 +6,7 @@
 //!
 //! Two kinds of faults in the tool's code remain the application's. When its stack is full, inserted code is often the
 //! first to notice, and a handler on another stack may deal with that. A page that the application has protected is
-//! made accessible by its handler, after which the routine goes on.
+//! made accessible by its handler, after which the routine continues.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
@@ -129,7 +129,7 @@ fn tell_of_abort() {
         base_pointer: 0,
     };
     // SAFETY: the three instructions read registers and change nothing but their results. `lea` gives the address of the
-    // instruction behind it.
+    // instruction after it.
     unsafe {
         asm!(
             "lea {}, [rip]",

@@ -5,14 +5,14 @@
 //! handler runs as if the kernel had started it. A signal that interrupts inserted code is [deferred] to the next
 //! boundary of the application's instructions. When the handler returns, inserted code before the system call
 //! `rt_sigreturn` gives control back to the new text ([`returning`]): to the interrupted place, or to the
-//! address at which the handler wants to continue. All that has to be known then lies in the frame, so a handler
+//! address at which the handler wants to continue. All that has to be known then is in the frame, so a handler
 //! may as well never return.
 //!
 //! The kernel's action names a *front*, a piece of code for each different handler of the application. It
 //! says which handler it is, so nothing is kept for each signal.
 //!
 //! ABI: at a handler's start rdi, rsi and rdx have the number, the information and the context of the signal, rax is 0, and
-//! rsp names the return address, the restorer. The context lies above it, and rsp names the context when
+//! rsp names the return address, the restorer. The context is above it, and rsp names the context when
 //! `rt_sigreturn` is called.
 
 use core::arch::global_asm;
@@ -211,7 +211,7 @@ unsafe extern "C" fn arrive(
         let (information, context) = (&mut *information, &mut *context);
         let is_fault = FAULTS.contains(&signal) && information.si_code > 0;
         context.interrupted = context.address;
-        // The address is behind the system call, where inserted code may stand. That is for a call that was made.
+        // The address is after the system call, where inserted code may be. That is for a call that was made.
         let call = context.address.wrapping_sub(SYSCALL_SIZE);
         if is_fault
             && signal == libc::SIGSYS
@@ -243,7 +243,7 @@ const SYSCALL_SIZE: u64 = 2;
 
 /// Shows a handler the original address of what the processor has interrupted.
 fn show(information: &mut libc::siginfo_t, context: &mut Context, original: u64) {
-    // The address of a fault, or of the instruction behind a system call, is the third word.
+    // The address of a fault, or of the instruction after a system call, is the third word.
     // SAFETY: the structure has 128 bytes.
     let fault = unsafe { &mut *(&raw mut *information).cast::<u64>().add(2) };
     if *fault == context.address {

@@ -2,7 +2,7 @@
 //!
 //! The program interpreter is about to open a file that is a library and none of the known objects. The runtime
 //! starts `atom` in a child process and waits. `atom` runs the instrument routine again, for all objects with the
-//! library behind them, and writes the instrumented library and a file that is mapped into the area
+//! library after them, and writes the instrumented library and a file that is mapped into the area
 //! ([`atom_abi::LateInfo`]). From then on the library is an object like the others. If anything fails, it runs as it is.
 //!
 //! The child shares the memory of the process until it executes `atom` (`vfork`), and ends without a signal, so the
@@ -32,7 +32,7 @@ const MOST_REFUSED: usize = 64;
 
 /// True while a library is added.
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
-/// Path of the state that `atom` left for the next library, with a null behind it; empty before the first one.
+/// Path of the state that `atom` left for the next library, with a null after it; empty before the first one.
 static STATE: [AtomicU8; MOST_PATH] = [const { AtomicU8::new(0) }; MOST_PATH];
 /// Inodes of files that could not be instrumented.
 static REFUSED: [AtomicU64; MOST_REFUSED] = [const { AtomicU64::new(0) }; MOST_REFUSED];
@@ -62,7 +62,7 @@ pub fn late_objects(each: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// Instruments the library at `path`, which ends with a null behind it and has this inode, and adds it to the objects of
+/// Instruments the library at `path`, which ends with a null after it and has this inode, and adds it to the objects of
 /// the process. False if it runs as it is.
 ///
 /// # Safety
@@ -128,7 +128,7 @@ fn sandbox_allows() -> bool {
 /// True for a shared object for x86-64.
 ///
 /// # Safety
-/// A null stands behind the path.
+/// A null is after the path.
 unsafe fn is_library(path: &[u8]) -> bool {
     const HEAD: usize = 20;
     const CLASS_64: u8 = 2;
@@ -165,7 +165,7 @@ unsafe fn read_start(path: *const u8, to: *mut u8, len: usize) -> bool {
 /// Has the library instrumented and maps what belongs to it.
 ///
 /// # Safety
-/// One thread at a time; all signals wait; a null stands behind the path.
+/// One thread at a time; all signals wait; a null is after the path.
 unsafe fn made_and_mapped(words: &[u8], first_state: &[u8], path: &[u8]) -> bool {
     let mut answer = [0u8; MOST_PATH];
     // SAFETY: the caller's promise.
@@ -226,7 +226,7 @@ unsafe fn ask(
         arguments: arguments.as_ptr(),
         output: pipe[1],
     };
-    // SAFETY: the stack is the child's alone; this thread goes on when the child has executed `atom` or ended.
+    // SAFETY: the stack is the child's alone; this thread continues when the child has executed `atom` or ended.
     unsafe {
         let number = start(stack.add(STACK), &child);
         syscall!(libc::SYS_close, pipe[1]);

@@ -214,7 +214,7 @@ unsafe fn object(folder: usize, path: usize) -> Option<&'static ObjectInfo> {
     if table::objects(process).iter().any(is_modified) {
         objects::warn_of_modified(path);
     } else if folder == libc::AT_FDCWD as usize || path.starts_with(b"/") {
-        // SAFETY: the interpreter opens the file next; a null stands behind the path.
+        // SAFETY: the interpreter opens the file next; a null is after the path.
         if unsafe { late::add(path, stat.st_ino) }
             && let Some(found) = known(table::process()?, &stat)
         {

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use atom_abi::{StartInfo, ThreadInfo};
 
-/// The next number of a table; 0 behind its end.
+/// The next number of a table; 0 after its end.
 fn next(table: &mut &[u8]) -> u64 {
     leb128::take(table).unwrap_or(0)
 }

@@ -95,7 +95,7 @@ impl Trail {
     }
 
     /// The caller of code without a description that many points share, as it is in programs of Go: such code has its caller's rbp and the return
-    /// address where rbp points, or pushed some words behind the return address. A call stands in front of that.
+    /// address where rbp points, or pushed some words after the return address. A call is in front of that.
     fn leave_shared(&mut self, frame: Frame) -> Option<Frame> {
         /// Largest number of words that shared code pushes.
         const MOST_WORDS: u64 = 64;
@@ -309,7 +309,7 @@ fn call_before(address: u64) -> Option<u64> {
 /// What the symbol of a routine has in front of the routine's name.
 const ROUTINE: &[u8] = b"atom_analysis_";
 
-/// What gcc puts behind a function's name for the part that is rarely executed.
+/// What gcc puts after a function's name for the part that is rarely executed.
 const RARE_PART: &[u8] = b".cold";
 
 /// Writes the name of a symbol; Rust's are decoded.

@@ -3,7 +3,7 @@
 //! Where `atom run` waits for the program, the runtime starts one further process at the start: the
 //! watcher. It shares the memory of the application's process and nothing else, so it can make the calls
 //! at the program's end when the application cannot: after SIGKILL or a stack overflow. For a report of a
-//! program that goes on it forks a child, which has a copy of the memory at one moment. The watcher sleeps until
+//! program that continues it forks a child, which has a copy of the memory at one moment. The watcher sleeps until
 //! `atom run`, its parent, sends it a command.
 //!
 //! The application does not meet it: it is no child of the application, has a copy of the descriptors that
@@ -40,14 +40,14 @@ const THREAD_POINTER: usize = 256;
 /// The flags of `clone`; the signal at the end is the application's.
 const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_PARENT | libc::CLONE_SETTLS | libc::CLONE_UNTRACED;
 
-/// True from an `exec` that may succeed on: then its report stands, and the memory is of no use.
+/// True from an `exec` that may succeed on: then its report is, and the memory is of no use.
 static MAY_BE_REPLACED: AtomicBool = AtomicBool::new(false);
 /// True in a child of the watcher.
 static IS_SNAPSHOT: AtomicBool = AtomicBool::new(false);
 /// Number of the process that waits for the application.
 static PARENT: AtomicU32 = AtomicU32::new(0);
 
-/// True in a process that only reports the state of another one, which goes on.
+/// True in a process that only reports the state of another one, which continues.
 pub fn is_snapshot() -> bool {
     IS_SNAPSHOT.load(Ordering::Relaxed)
 }
@@ -133,7 +133,7 @@ extern "C" fn wait_for_commands() -> ! {
 }
 
 /// Makes the calls at the end in a forked child, which has a copy of the memory as it is now. Nothing changes for
-/// the application, whose threads go on counting.
+/// the application, whose threads continue counting.
 ///
 /// # Safety
 /// Called by the watcher alone.

@@ -12,7 +12,7 @@ use crate::process::frames::is_tool;
 use crate::process::info;
 use crate::process::table::{PROGRAM, load_bias, object_at, objects, process};
 
-/// What stands at an address.
+/// What is at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// Code that did not move, or no code that is known.
@@ -48,7 +48,7 @@ struct Proc {
 /// A record with its addresses, as offsets like those of [`Proc`].
 #[derive(Clone, Copy)]
 struct Piece {
-    /// Start of what is behind the run before.
+    /// Start of what is after the run before.
     behind: u32,
     /// The next instruction's label.
     label: u32,
@@ -61,7 +61,7 @@ struct Piece {
 }
 
 /// True if the program has a table of its moved code, or no code that moved. Go's has none: Go's own tables describe the new text, and its
-/// scheduler signals threads until they stand where these permit.
+/// scheduler signals threads until they are where these permit.
 pub(crate) fn are_known() -> bool {
     match process() {
         // SAFETY: `atom` wrote the tables, with an entry for each object.
@@ -77,12 +77,12 @@ pub(crate) fn are_known() -> bool {
 }
 
 impl Table {
-    /// The table of the object in which an address lies, if it describes moved code.
+    /// The table of the object in which an address is, if it describes moved code.
     fn at(address: u64) -> Option<Self> {
         Self::any_at(address).filter(|t| !t.procs().is_empty())
     }
 
-    /// The table of the object in which an address lies.
+    /// The table of the object in which an address is.
     fn any_at(address: u64) -> Option<Self> {
         match process() {
             Some(_) => Self::of(object_at(address)?.0),
@@ -194,7 +194,7 @@ impl Iterator for Records {
     }
 }
 
-/// What stands at an address at which an instruction starts.
+/// What is at an address at which an instruction starts.
 pub(crate) fn place_of(address: u64) -> Place {
     if is_tool(address) {
         return Place::Inserted;
@@ -223,14 +223,14 @@ pub(crate) fn place_of(address: u64) -> Place {
     Place::Inserted
 }
 
-/// The original address of the point at which inserted code stands; `None` if that is not known.
+/// The original address of the point at which inserted code is; `None` if that is not known.
 pub(crate) fn point_of(address: u64) -> Option<u64> {
     let table = Table::at(address).filter(|t| t.contains(address))?;
     let offset = (address - table.text()) as u32;
     let after = table.procs().partition_point(|p| p.new <= offset);
     let mut end = None;
     for piece in table.records(after.checked_sub(1)?) {
-        // Code between a run and the next label stands behind the run's last instruction.
+        // Code between a run and the next label is after the run's last instruction.
         if offset < piece.label {
             return Some(table.image + u64::from(end.unwrap_or(piece.old)));
         }
@@ -250,7 +250,7 @@ pub(crate) fn is_shared(address: u64) -> bool {
     table.is_some_and(|t| address - t.text() < u64::from(t.procs().first().map_or(0, |p| p.new)))
 }
 
-/// Address of the jump by which control came to code behind a procedure's instructions: the jump from one of them, or from inserted code
+/// Address of the jump by which control came to code after a procedure's instructions: the jump from one of them, or from inserted code
 /// next to them, whose target is nearest before the code. No table has it, so the bytes are searched.
 fn entrance(table: &Table, proc: usize, offset: u32) -> Option<u64> {
     /// First byte of a conditional jump with a displacement of 32 bits, and its size in bytes. The low half of the second byte is the condition.
@@ -266,7 +266,7 @@ fn entrance(table: &Table, proc: usize, offset: u32) -> Option<u64> {
             if opcode(at) != JCC || opcode(at + 1) & 0xf0 != 0x80 {
                 continue;
             }
-            // SAFETY: code of the new text, behind which the table lies.
+            // SAFETY: code of the new text, after which the table is.
             let distance = unsafe { pointer::<i32>(at as usize + 2).read_unaligned() };
             let target = (at + SIZE).wrapping_add_signed(distance.into());
             if tails.contains(&target) && best.is_none_or(|b| b.0 < target) {
@@ -306,7 +306,7 @@ pub(crate) fn routine_at(address: u64) -> Option<u64> {
     (at == wanted).then(|| info::get().map(|info| info.code.addr() as u64 + in_file))?
 }
 
-/// Where control goes on that is to come to an original address: at the label of the moved instruction, or
+/// Where control continues that is to come to an original address: at the label of the moved instruction, or
 /// at a pad. `None`: there.
 pub(crate) fn new_address(original: u64) -> Option<u64> {
     let (table, piece, inside) = find(original)?;
@@ -327,7 +327,7 @@ pub(crate) fn copy_of(original: u64) -> Option<u64> {
     Some(table.text() + u64::from(piece.run + inside))
 }
 
-/// True if an instruction's bytes are not at its original address any more: a pad stands there. `copy` is the
+/// True if an instruction's bytes are not at its original address any more: a pad is there. `copy` is the
 /// address of its copy, which begins with the same byte.
 pub(crate) fn is_overwritten(original: u64, copy: u64) -> bool {
     opcode(original) != opcode(copy)
@@ -337,13 +337,13 @@ pub(crate) fn is_overwritten(original: u64, copy: u64) -> bool {
 const JMP: u8 = 0xe9;
 const JMP_SHORT: u8 = 0xeb;
 
-/// A byte of an object's code, or of what lies next to it.
+/// A byte of an object's code, or of what is next to it.
 fn opcode(at: u64) -> u8 {
-    // SAFETY: the object is mapped, with what lies between its procedures.
+    // SAFETY: the object is mapped, with what is between its procedures.
     unsafe { *pointer::<u8>(at as usize) }
 }
 
-/// The run in which an original address lies, and the address's distance from the run's start.
+/// The run in which an original address is, and the address's distance from the run's start.
 fn find(original: u64) -> Option<(Table, Piece, u32)> {
     let table = Table::at(original)?;
     let offset = u32::try_from(original.wrapping_sub(table.image)).ok()?;
@@ -353,7 +353,7 @@ fn find(original: u64) -> Option<(Table, Piece, u32)> {
     Some((table, piece, offset - piece.old))
 }
 
-/// True if a pad stands at an original address: a jump to the new text, perhaps by way of another one nearby.
+/// True if a pad is at an original address: a jump to the new text, perhaps by way of another one nearby.
 fn leads_to_new_text(table: &Table, mut address: u64) -> bool {
     if opcode(address) == JMP_SHORT {
         let distance = i64::from(opcode(address + 1) as i8);

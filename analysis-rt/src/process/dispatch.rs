@@ -101,7 +101,7 @@ pub(crate) fn look(call: &mut SystemCall) {
     set_around(allowed);
 }
 
-/// True if the call that the calling thread makes next becomes a signal, wherever it stands.
+/// True if the call that the calling thread makes next becomes a signal, wherever it is.
 pub(crate) fn is_emulated() -> bool {
     let Some(seat) = seat().filter(|seat| seat.is_everywhere.load(Ordering::Relaxed)) else {
         return false;

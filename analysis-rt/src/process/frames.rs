@@ -37,7 +37,7 @@ pub(crate) fn return_slot(mut frame: Frame) -> Option<*mut u64> {
     None
 }
 
-/// The caller's frame, whose return address lies below its rsp. `description` is of the function that runs in `frame`, at an
+/// The caller's frame, whose return address is below its rsp. `description` is of the function that runs in `frame`, at an
 /// interrupted instruction or in a call.
 pub(crate) fn caller(
     frame: Frame,
@@ -167,14 +167,14 @@ pub(crate) fn of_tool(address: u64) -> Option<Description> {
 /// How the caller's registers are found.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// The address behind the return address: a register, and a distance from it.
+    /// The address after the return address: a register, and a distance from it.
     register: u64,
     offset: i64,
     /// Distance from that address to the caller's rbp, if it was saved.
     base: Option<i64>,
 }
 
-/// What stands in the common part of descriptions.
+/// What is in the common part of descriptions.
 struct Common {
     code_unit: u64,
     data_unit: i64,
@@ -269,7 +269,7 @@ struct Run {
 }
 
 impl Run {
-    /// Executes operations until one is for code behind the wanted address. `None`: one is not known.
+    /// Executes operations until one is for code after the wanted address. `None`: one is not known.
     fn all(&mut self, mut reader: Reader, end: u64, common: &Common) -> Option<()> {
         while reader.address() < end {
             let code: u8 = reader.take();

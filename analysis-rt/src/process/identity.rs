@@ -15,7 +15,7 @@ static STATE: AtomicPtr<ProcessState> = AtomicPtr::new(null_mut());
 /// True if the kernel fills the page of [`STATE`] with zeros in forked children.
 static WIPED_ON_FORK: AtomicBool = AtomicBool::new(false);
 
-/// State of one process; lies in the wiped page. All zeros are its state before anything has happened.
+/// State of one process; is in the wiped page. All zeros are its state before anything has happened.
 pub(crate) struct ProcessState {
     /// Process number; 0 in a child that has not been seen yet.
     pid: AtomicU32,

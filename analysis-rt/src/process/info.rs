@@ -60,7 +60,7 @@ pub(crate) extern "C" fn getauxval(kind: usize) -> usize {
 /// Gives an entry of the auxiliary vector another value.
 ///
 /// # Safety
-/// The vector lies on the process stack, where the kernel put it, and nobody has read it yet.
+/// The vector is on the process stack, where the kernel put it, and nobody has read it yet.
 pub(crate) unsafe fn replace_auxval(kind: usize, value: usize) {
     let mut entry = AUXV.load(Ordering::Acquire);
     // SAFETY: the kernel's vector ends with an entry of kind `AT_NULL`; the caller's promise.

@@ -7,8 +7,8 @@
 //! which [`opened`] has noted. The address is the kernel's choice, so the runtime makes the call in the
 //! interpreter's place, and the interpreter's own call maps the same again at the same address.
 //!
-//! Until its last segment is mapped, an object is not complete: what the file has at one of its addresses may lie
-//! elsewhere, or nothing of it. Meanwhile the interpreter already maps zeros over parts of it, where a segment of data stands
+//! Until its last segment is mapped, an object is not complete: what the file has at one of its addresses may be
+//! elsewhere, or nothing of it. Meanwhile the interpreter already maps zeros over parts of it, where a segment of data is
 //! in front of others.
 //!
 //! If an object is mapped more than once (`dlclose` and `dlopen`, `dlmopen`), the last mapping counts. An

@@ -195,7 +195,7 @@ impl File {
         all.filter(move |h| number::<4>(h, 0) == Some(kind.into()))
     }
 
-    /// The address in the file of what lies at an offset of it.
+    /// The address in the file of what is at an offset of it.
     fn address_of(&self, offset: u64) -> Option<u64> {
         self.program_headers(PT_LOAD).find_map(|header| {
             let [start, address, size] = [8, 16, 32].map(|at| number::<8>(header, at));

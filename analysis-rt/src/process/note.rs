@@ -51,7 +51,7 @@ pub(crate) fn leave(kind: u8, text: &[&[u8]]) {
     }
 }
 
-/// Writes the path of the record, with a null behind it; false if there is none.
+/// Writes the path of the record, with a null after it; false if there is none.
 fn record_path(path: &mut [u8; MOST]) -> bool {
     let (Some(stem), waiter) = (told::record(), run::waiter()) else {
         return false;

@@ -9,7 +9,7 @@ use crate::process::table::PROGRAM;
 use crate::process::{info, table};
 use crate::sys::fatal::warn_of;
 
-/// At the start: notes where the program and its interpreter lie, and gives the program the name that the
+/// At the start: notes where the program and its interpreter are, and gives the program the name that the
 /// original's would have.
 ///
 /// # Safety
@@ -39,7 +39,7 @@ pub(crate) unsafe fn begin(process: &ProcessInfo) {
 const ROOM: usize = 1 << 14;
 
 /// Paths of files that the interpreter opened and that are no objects known beforehand, each with a null
-/// behind it.
+/// after it.
 static UNKNOWN: [AtomicU8; ROOM] = [const { AtomicU8::new(0) }; ROOM];
 
 /// Number of bytes of [`UNKNOWN`] in use; more than there are if some did not fit.

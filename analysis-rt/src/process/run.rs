@@ -16,7 +16,7 @@ use crate::process::info;
 use crate::sys::call::syscall;
 use crate::sys::decimal;
 
-/// What the path starts with, before and behind the number.
+/// What the path starts with, before and after the number.
 const BEFORE: &[u8] = b"/proc/";
 const BEHIND: &[u8] = b"/../../";
 
@@ -26,7 +26,7 @@ static WAITER: AtomicU32 = AtomicU32::new(0);
 static NAME: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Folder behind which the path to be seen is not the one that `atom` has written, and name of the link that
+/// Folder after which the path to be seen is not the one that `atom` has written, and name of the link that
 /// has it, as seen from that folder.
 const FOLDER: &[u8] = b"/at/";
 const LINK: &[u8] = b"/path";
@@ -34,7 +34,7 @@ const LINK: &[u8] = b"/path";
 /// Size in bytes of the longest path, with its null.
 const MOST: usize = libc::PATH_MAX as usize;
 
-/// The path that the program sees as its own, with a null behind it; empty if it is another one.
+/// The path that the program sees as its own, with a null after it; empty if it is another one.
 static SEEN: [AtomicU8; MOST] = [const { AtomicU8::new(0) }; MOST];
 
 /// At the start, before the auxiliary vector is changed: reads the path.

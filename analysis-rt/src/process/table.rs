@@ -45,11 +45,11 @@ pub fn load_bias(object: usize) -> Option<u64> {
     (bias != 0 || object == PROGRAM).then_some(bias)
 }
 
-/// The object of a process in whose image a run-time address lies, with its new segments, and the object's
+/// The object of a process in whose image a run-time address is, with its new segments, and the object's
 /// load bias. `None` for an address of no object, and for a program alone.
 pub fn object_at(address: u64) -> Option<(usize, u64)> {
     let all = objects(process()?);
-    // New segments of the program lie far behind its image, so the others come first.
+    // New segments of the program are far after its image, so the others come first.
     (0..all.len()).rev().find_map(|i| {
         let bias = load_bias(i)?;
         let in_file = address.wrapping_sub(bias);

@@ -18,7 +18,7 @@ fn text(of: StrRef) -> Option<&'static str> {
     core::str::from_utf8(bytes).ok()
 }
 
-/// The text at which a string of the run's information lies, which ends with a null; `None` if it is empty.
+/// The text at which a string of the run's information is, which ends with a null; `None` if it is empty.
 fn path(of: impl FnOnce(&RunInfo) -> StrRef) -> Option<*const u8> {
     let text = of(run()?);
     (text.len != 0).then_some(text.ptr)
@@ -60,7 +60,7 @@ pub fn code() -> Option<[u64; 2]> {
 }
 
 /// First words of the command line by which `atom` executes a program in this one's place, each with a
-/// null behind it; `None` if executed programs run as they are.
+/// null after it; `None` if executed programs run as they are.
 pub(crate) fn follow() -> Option<&'static [u8]> {
     let follow = run()?.follow;
     // SAFETY: `atom` wrote the string, which stays in the image.
@@ -72,7 +72,7 @@ pub(crate) fn tool() -> Option<&'static str> {
     text(run()?.tool)
 }
 
-/// First words of the command line by which `atom` instruments a library that the process opens, each with a null behind
+/// First words of the command line by which `atom` instruments a library that the process opens, each with a null after it
 /// it, and the last word of all: the path of what it has to know, with its null. `None` if such libraries run as they
 /// are.
 pub(crate) fn late() -> Option<(&'static [u8], &'static [u8])> {

@@ -5,7 +5,7 @@ use core::arch::naked_asm;
 use crate::sys::signals::Uninterrupted;
 
 /// Calls a routine that needs much of a stack, or whose need `atom` cannot compute. `words` leads to the six argument
-/// registers, behind which `count` arguments on the stack follow.
+/// registers, after which `count` arguments on the stack follow.
 ///
 /// # Safety
 /// Called by inserted code in the place of the routine, with its arguments.
@@ -71,7 +71,7 @@ mod tests {
     /// The fifth and the sixth argument: a structure of two words takes the next two registers.
     #[repr(C)]
     struct Pair(usize, usize);
-    /// The arguments on the stack, where a larger structure lies.
+    /// The arguments on the stack, where a larger structure is.
     #[repr(C)]
     struct Rest([usize; 3]);
 

@@ -31,7 +31,7 @@ impl Decimal {
         &self.bytes[self.start..MOST_DIGITS]
     }
 
-    /// The digits with a null behind them, as C wants a string.
+    /// The digits with a null after them, as C wants a string.
     pub(crate) fn string(&self) -> *const u8 {
         self.bytes[self.start..].as_ptr()
     }

@@ -1,4 +1,4 @@
-//! Messages of the runtime itself, and the end of the process where it cannot go on.
+//! Messages of the runtime itself, and the end of the process where it cannot continue.
 
 use core::ffi::c_void;
 use core::ptr::null_mut;

@@ -20,7 +20,7 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 /// Only a hint: an occupied place is no error.
 static NEXT_HINT: AtomicUsize = AtomicUsize::new(0x5500_0000_0000);
 
-/// As [`NEXT_HINT`], for what must lie above the image: between the heap of a
+/// As [`NEXT_HINT`], for what must be above the image: between the heap of a
 /// program that the kernel places at 0x5555_5555_4000 to 0x5655_5555_4000 and the mappings
 /// below the stack; the sanitizers' place for images ends at 0x5680_0000_0000.
 static NEXT_FAR_HINT: AtomicUsize = AtomicUsize::new(0x5660_0000_0000);
@@ -30,7 +30,7 @@ pub(crate) const fn pages(len: usize) -> usize {
     len.saturating_add(PAGE - 1) & !(PAGE - 1)
 }
 
-/// Reserves the next address for `len` bytes, with a free page behind them.
+/// Reserves the next address for `len` bytes, with a free page after them.
 fn hint_near(next: &AtomicUsize, len: usize) -> usize {
     next.fetch_add(pages(len).saturating_add(PAGE), Ordering::Relaxed)
 }

@@ -48,7 +48,7 @@ extern "C" fn present_flags() -> u64 {
 /// Sets the flags.
 ///
 /// # Safety
-/// The direction flag must be clear, and the modes must be such that code can go on.
+/// The direction flag must be clear, and the modes must be such that code can continue.
 #[unsafe(naked)]
 unsafe extern "C" fn set_flags(flags: u64) {
     naked_asm!(

@@ -25,7 +25,7 @@ pub(crate) fn holders_are_gone() -> bool {
     HOLDERS_ARE_GONE.load(Ordering::Relaxed)
 }
 
-/// A lock that may lie in memory of zeros, which are a free one.
+/// A lock that may be in memory of zeros, which are a free one.
 #[repr(transparent)]
 pub struct SpinLock(AtomicU32);
 

@@ -22,7 +22,7 @@ const SIZE: usize = 1 << 20;
 const KEPT: usize = 64;
 
 /// The stacks that are kept, by their lowest addresses, with [`TAKEN`] while in use; 0 for a place without a stack.
-/// Those in use stand at the front, as far as there are others.
+/// Those in use are at the front, as far as there are others.
 static STACKS: [AtomicUsize; KEPT] = [const { AtomicUsize::new(0) }; KEPT];
 /// Bit that marks a stack in use. Stacks begin at pages.
 const TAKEN: usize = 1;

@@ -1,6 +1,6 @@
 //! Counts of a forked child: they begin at 0, so the reports of all processes add up.
 //!
-//! `fork` copies the counts with all other memory. Inserted code behind each system call that may be a fork calls
+//! `fork` copies the counts with all other memory. Inserted code after each system call that may be a fork calls
 //! the runtime in the child, which sets all counts to 0: the tool's cells of all threads, the counters of edges, and
 //! what the tool marked. Everything else stays as the parent left it, such as the contents of a simulated cache.
 //!
@@ -47,7 +47,7 @@ pub(super) fn taken_over() {
 /// Sets the counts of a forked child to 0, once. Nothing happens in other processes.
 ///
 /// # Safety
-/// Called by inserted code, behind an instruction that has answered 0 and may be a fork.
+/// Called by inserted code, after an instruction that has answered 0 and may be a fork.
 pub(crate) unsafe extern "C" fn forked() {
     if let Some(info) = info::get()
         && identity::takes_over_counts()
@@ -89,7 +89,7 @@ unsafe fn clear_cells(cells: &ThreadInfo) {
     if cells.sum_count == 0 {
         return;
     }
-    // SAFETY: blocks live for ever, and `atom` placed the ranges, which lie in each block.
+    // SAFETY: blocks live for ever, and `atom` placed the ranges, which are in each block.
     unsafe {
         let ranges = slice::from_raw_parts(cells.sums, cells.sum_count);
         let mut block = cells.main;

@@ -152,7 +152,7 @@ fn record_of_task(fs: usize) -> *mut ThreadRecord {
     if before == tid {
         return record;
     }
-    // The one thread of a forked child goes on with the record of the thread that forked.
+    // The one thread of a forked child continues with the record of the thread that forked.
     let is_forked = tid == getpid() && identity::kind() != ProcessKind::Other;
     if is_forked || !is_thread_alive(before) {
         let taken = owner.compare_exchange(before, tid, Ordering::AcqRel, Ordering::Relaxed);

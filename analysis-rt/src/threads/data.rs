@@ -221,7 +221,7 @@ pub unsafe extern "C" fn thread_enter() {
     name_by_gs(main, find(info, main));
 }
 
-/// Gives a new thread its gs base, behind a system call that has answered 0 and may be `clone`.
+/// Gives a new thread its gs base, after a system call that has answered 0 and may be `clone`.
 ///
 /// # Safety
 /// Called by inserted code.

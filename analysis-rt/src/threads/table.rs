@@ -13,7 +13,7 @@ use crate::threads::record::ThreadRecord;
 
 /// Number of entries of the first table; each further one has four times as many.
 const ROOT_SLOTS: usize = 1024;
-/// Number of consecutive entries in which a key may stand.
+/// Number of consecutive entries in which a key may be.
 const PROBES: usize = 16;
 
 /// Entry of one thread. An entry with key 0 is empty.
@@ -49,7 +49,7 @@ pub(crate) static ROOT: Table = Table {
 };
 
 impl Table {
-    /// The entry in which a key may stand: the first one for `probe` 0, then the ones behind it.
+    /// The entry in which a key may be: the first one for `probe` 0, then the ones after it.
     #[inline]
     pub fn slot(&self, key: usize, probe: usize) -> &Slot {
         let at = (key >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;

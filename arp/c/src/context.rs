@@ -1,4 +1,4 @@
-//! C callbacks behind the recorder's interface, each with the context of its thread.
+//! C callbacks under the recorder's interface, each with the context of its thread.
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct CallbackSet {
 pub(crate) struct Context(pub *mut c_void);
 
 // SAFETY: this library passes the pointer on and never dereferences it. The program and its callbacks
-// decide which threads may use the object behind it.
+// decide which threads may use the object after it.
 unsafe impl Send for Context {}
 // SAFETY: as for Send: the pointer is never dereferenced here.
 unsafe impl Sync for Context {}

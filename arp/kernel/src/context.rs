@@ -207,7 +207,7 @@ impl<'a> Graph<'a> {
                     Some(Callee::Unknown(_)) => by_pointer.push(proc.index()),
                     None => {}
                 }
-                // A part of a procedure that lies elsewhere.
+                // A part of a procedure that is elsewhere.
                 if let Some(to) = block.last_inst().target().map(|t| t.proc())
                     && to != *proc
                 {

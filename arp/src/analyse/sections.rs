@@ -101,7 +101,7 @@ impl Analysis {
         rows
     }
 
-    /// For each context whether it lies inside a context of the same section.
+    /// For each context whether it is inside a context of the same section.
     fn repeats(&self) -> Vec<bool> {
         // A depth-first walk through the tree, with the sections open on the path.
         let count = self.contexts.len();

@@ -46,7 +46,7 @@ pub(crate) struct AsciiReader {
 }
 
 impl AsciiReader {
-    /// Begins behind the heading's two lines.
+    /// Begins after the heading's two lines.
     pub fn new(input: Input, heading: &Heading) -> Result<Self> {
         let mut reader = Self {
             input,
@@ -66,7 +66,7 @@ impl AsciiReader {
         Ok(reader)
     }
 
-    /// Moves to the next record. Behind the last record it reads the descriptions and returns false.
+    /// Moves to the next record. After the last record it reads the descriptions and returns false.
     pub fn advance(&mut self, heading: &mut Heading) -> Result<bool> {
         if self.left == 0 {
             self.descriptions(heading)?;

@@ -205,7 +205,7 @@ impl Reader {
         &self.heading.sets
     }
 
-    /// Descriptions of sections, by number. A file may have descriptions behind its records, so the list is
+    /// Descriptions of sections, by number. A file may have descriptions after its records, so the list is
     /// complete only after the last record.
     pub fn sections(&self) -> &[Section] {
         &self.heading.sections

@@ -20,7 +20,7 @@ use crate::value::Area;
 /// One set of callbacks of one thread.
 ///
 /// Entering a measured section calls `enter` last, and leaving it calls `leave` first, so little but the
-/// section itself lies between them. They must not enter or leave sections.
+/// section itself is between them. They must not enter or leave sections.
 pub trait Meter: Send {
     /// A kernel or profiled section has been entered.
     fn enter(&mut self, sid: Sid, data: &mut Area);

@@ -1,7 +1,7 @@
 //! Undoing the end of a recording.
 //!
 //! A process has to complete its data file before it becomes another program by `exec`, but `exec` may fail.
-//! Recording then goes on where it was. Records that were written only because of the end, such as executions that
+//! Recording then continues where it was. Records that were written only because of the end, such as executions that
 //! were still open, are removed again.
 use std::sync::atomic::Ordering;
 
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// Undoes the end: recording goes on from the mark. The file stays unchanged until there is more to write, or
+    /// Undoes the end: recording continues from the mark. The file stays unchanged until there is more to write, or
     /// until the next end.
     pub fn go_on(&self, mark: Mark) {
         let shared = &*self.shared;

@@ -141,7 +141,7 @@ impl ThreadRecorder {
         let frame = self.frames[self.base..].iter().rposition(|f| f.sid == sid);
         let frame = frame.map(|at| at + self.base);
         match (ghost, frame) {
-            // A ghost above n frames lies inside frame n - 1.
+            // A ghost above n frames is inside frame n - 1.
             (Some(ghost), Some(frame)) if self.ghosts[ghost].above <= frame => {
                 Some(Found::Frame(frame))
             }

@@ -315,7 +315,7 @@ impl Session {
                     convert::file(&sink.path(), &output.path, output.format, output.gzip)?;
                     sink.loses_name();
                 }
-                // The file stays open, as the process may go on; see `Session::go_on`.
+                // The file stays open, as the process may continue; see `Session::go_on`.
                 output.done = Some(sink);
             }
             Mode::RecordAverage | Mode::RecordHistogram => {

@@ -24,7 +24,7 @@ pub(super) const LATE: &str = "late";
 
 const DOING: &str = "writing the bundle";
 
-/// The folder beside the output in which the other files of the bundle lie, as an absolute path.
+/// The folder beside the output in which the other files of the bundle are, as an absolute path.
 pub(super) fn folder(output: &Path) -> Result<PathBuf> {
     let parent = match output.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

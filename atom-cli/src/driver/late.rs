@@ -1,7 +1,7 @@
 //! Adding a library to a running process: `atom` as the runtime starts it when the program opens a library.
 //!
 //! A process that `atom run` has instrumented asks for this with the path of a [`State`]: what the command needs to know of
-//! the process. The command instruments the same objects again with the library behind them (`atom_core::plan::kept` says
+//! the process. The command instruments the same objects again with the library after them (`atom_core::plan::kept` says
 //! why, and what must be equal), and writes into a folder the library, the file that is mapped into the area, and the
 //! state for the next library. The folder's name is a digest of the state before and of the library's file, so other
 //! processes and later runs find it there. Those that want the same library at the same time take turns.

@@ -1,4 +1,4 @@
-//! Instrumenting: from the command line to the files that are written. `atom_core::pipeline` does what lies between.
+//! Instrumenting: from the command line to the files that are written. `atom_core::pipeline` does what is between.
 
 mod deliver;
 pub mod describe;

@@ -15,7 +15,7 @@ use crate::run::closure;
 
 const DOING: &str = "instrumenting the program with its libraries";
 
-/// Opens all objects. Their rewrites will lie in `folder`.
+/// Opens all objects. Their rewrites will be in `folder`.
 pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Vec<Input>> {
     let fail = |reason: &str| Error::new(DOING, reason).file(request.app);
     let Some(interpreter) = program.interpreter.clone() else {

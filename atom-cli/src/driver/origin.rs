@@ -7,7 +7,7 @@ use atom_core::image::Image;
 
 use crate::message::note;
 
-/// The program, with the folder of its file in place of `$ORIGIN` if `output` will lie in another
+/// The program, with the folder of its file in place of `$ORIGIN` if `output` will be in another
 /// folder. In the same folder the output can be moved as the program can, together with the libraries.
 ///
 /// The user is told if the output would not find the libraries.

@@ -46,7 +46,7 @@ impl Settings {
         }
     }
 
-    /// For a process whose bundle lies in a folder. `state` is the file for libraries that come later.
+    /// For a process whose bundle is in a folder. `state` is the file for libraries that come later.
     pub fn process(request: &Request, folder: &Path, state: &Path) -> Self {
         // A relative path would be another file's in another folder.
         let absolute = || std::path::absolute(request.app).unwrap_or(request.app.to_path_buf());

@@ -1,7 +1,7 @@
 //! The command in the place of a program that an instrumented program executes: `atom run --children`.
 //!
 //! The runtime executes the command with the words of [`follow_words`], which `atom` has written into the
-//! program, and behind them: the number of the process that waits, the number of the program's arguments,
+//! program, and after them: the number of the process that waits, the number of the program's arguments,
 //! the path to execute, the arguments, the environment (`analysis-rt/src/lifecycle/follow`). The command
 //! finds the instrumented program, or makes it, and executes it in its own place. It prints nothing, keeps
 //! away from the standard streams, and leaves everything that a program can see of its process as it was.
@@ -29,7 +29,7 @@ use crate::source;
 const WORD: &str = "--followed";
 /// Exit code if not even the original can be executed: the code of a shell for that.
 const CANNOT_EXECUTE: u8 = 126;
-/// Folder of an entry with names of files for which the entry's program runs, and what lies in the folder of
+/// Folder of an entry with names of files for which the entry's program runs, and what is in the folder of
 /// each name: a folder with a link to the program, and a link with the path.
 const NAMES: &str = "names";
 const AT: &str = "at";

@@ -204,7 +204,7 @@ struct Parts {
     later: Vec<PathBuf>,
     /// Its libraries are instrumented too.
     is_whole: bool,
-    /// Where names and lines of all these objects may lie, if not in the objects.
+    /// Where names and lines of all these objects may be, if not in the objects.
     separate: Vec<PathBuf>,
 }
 

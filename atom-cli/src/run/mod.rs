@@ -79,13 +79,13 @@ pub struct Arguments {
     /// Behind the first part of a tool in C its other parts
     #[arg(skip)]
     pub tool_parts: Vec<PathBuf>,
-    /// The program and its arguments, behind the first `--`
+    /// The program and its arguments, after the first `--`
     #[arg(skip)]
     pub command: Vec<OsString>,
 }
 
-/// Takes the program and its arguments off the words of a command line of `atom run`: what stands
-/// behind the first `--`. The tool's options stand before it and may look like anything.
+/// Takes the program and its arguments off the words of a command line of `atom run`: what is
+/// after the first `--`. The tool's options are before it and may look like anything.
 pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
     let is_run = words.get(1).is_some_and(|w| w == "run");
     match words.iter().position(|w| w == "--") {
@@ -211,7 +211,7 @@ pub fn show_help(tool: &str) -> Result<()> {
     help::show(&instrument::tool_file(tool, &[])?, &usage)
 }
 
-/// The arguments with the files behind a tool in C as its parts.
+/// The arguments with the files after a tool in C as its parts.
 fn with_parts(arguments: &Arguments) -> Arguments {
     let mut arguments = arguments.clone();
     if source::is_part_in_c(Path::new(&arguments.tool)) {
@@ -271,7 +271,7 @@ fn add_line(processes: &Processes, line: &str) -> Result<()> {
     };
     let fail = |e: String| Error::new("completing the report", e).file(report);
     let text = std::fs::read_to_string(report).map_err(|e| fail(e.to_string()))?;
-    // The head's last lines say what was not instrumented; the facts behind it are indented.
+    // The head's last lines say what was not instrumented; the facts after it are indented.
     let head = text
         .lines()
         .take_while(|line| !line.is_empty() && !line.starts_with(' '));

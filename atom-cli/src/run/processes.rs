@@ -149,7 +149,7 @@ impl Processes {
         })
     }
 
-    /// Writes the list of all processes to a file beside the first report, with `.children` behind its name.
+    /// Writes the list of all processes to a file beside the first report, with `.children` after its name.
     /// `None` if no report is a file. Returns the list's name, as short as possible.
     pub fn write_list(&self) -> Option<std::io::Result<PathBuf>> {
         let reports = self.reports();
@@ -207,7 +207,7 @@ impl Processes {
         }
     }
 
-    /// A path, by its name in the working folder if it lies in it or below.
+    /// A path, by its name in the working folder if it is in it or below.
     pub fn short(&self, path: &Path) -> String {
         let folder = self.folder.as_deref();
         let inner = folder.and_then(|folder| path.strip_prefix(folder).ok());

@@ -1,9 +1,9 @@
 //! What the runtime says of its reports, in a file that only `atom run` looks at.
 //!
-//! The file lies in the store's folder `records` and is named by the process that waits: its number and its
+//! The file is in the store's folder `records` and is named by the process that waits: its number and its
 //! start time. The runtime finds it by the program's parent, or by the path with which an executed program
 //! was started, so the program's environment and descriptors are those of the original. Entries are a letter
-//! and text with a null behind it:
+//! and text with a null after it:
 //!
 //! | letter | text |
 //! | --- | --- |
@@ -17,7 +17,7 @@
 //! | `W` | process number of the watcher |
 //! | `U` | process: its last `N` is taken back, as the program could not be executed |
 //!
-//! Process and parent are numbers with a space behind each.
+//! Process and parent are numbers with a space after each.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};

@@ -31,7 +31,7 @@ const OF_LOADER: [&str; 2] = ["/etc/ld.so.cache", "/etc/ld.so.preload"];
 /// How long a reason is believed.
 const BELIEVED: Duration = Duration::from_secs(600);
 
-/// Where a shortcut lies.
+/// Where a shortcut is.
 pub struct Shortcut {
     file: PathBuf,
 }

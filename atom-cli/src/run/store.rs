@@ -246,7 +246,7 @@ impl Store {
 
     /// Bytes that all entries may take together.
     ///
-    /// `ATOM_CACHE_SIZE` sets it, a number with `K`, `M` or `G` behind it.
+    /// `ATOM_CACHE_SIZE` sets it, a number with `K`, `M` or `G` after it.
     pub fn limit() -> Result<u64> {
         const DEFAULT: u64 = 4 << 30;
         let Some(text) = std::env::var_os("ATOM_CACHE_SIZE") else {

@@ -1,7 +1,7 @@
 //! The manifest of a tool of one source file.
 //!
 //! The file may begin with a manifest between two lines of dashes, as cargo's scripts do (a `#!` line may
-//! stand before it):
+//! are before it):
 //!
 //! ```text
 //! ---
@@ -128,7 +128,7 @@ pub fn quoted(path: &Path) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Puts lines behind the line `header`, which is appended if it is not there.
+/// Puts lines after the line `header`, which is appended if it is not there.
 fn insert(text: &mut String, header: &str, lines: &str) {
     let mut start = 0;
     for line in text.split_inclusive('\n') {

@@ -2,7 +2,7 @@
 //!
 //! Tools in Rust of one source file: compiled when they are used, and kept.
 //!
-//! The file is a crate of its own; packages that it needs stand in its head (`manifest`). cargo compiles it
+//! The file is a crate of its own; packages that it needs are in its head (`manifest`). cargo compiles it
 //! against the copy of atom-tool that belongs to this command. The result is an entry of the cache, under a
 //! digest of the source and of the command.
 
@@ -64,7 +64,7 @@ pub fn was_compiled(library: &Path, source: &Path) {
     let _ = COMPILED.set((library.to_path_buf(), source.to_path_buf()));
 }
 
-/// The shared object of the tool with these sources, of which those behind the first belong to a tool in C.
+/// The shared object of the tool with these sources, of which those after the first belong to a tool in C.
 pub fn compiled(source: &Path, more: &[PathBuf]) -> Result<PathBuf> {
     let library = compiled_of(source, more)?;
     // A command has one tool.
@@ -162,7 +162,7 @@ pub fn forget(store: &Store) -> Result<()> {
     let Ok(lock) = File::open(compiling.join("lock")) else {
         return Ok(());
     };
-    // A compilation that goes on needs the folder.
+    // A compilation that continues needs the folder.
     match lock.try_lock() {
         Ok(()) => fs::remove_dir_all(&compiling).map_err(fail),
         Err(_) => Ok(()),

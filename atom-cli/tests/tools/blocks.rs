@@ -5,7 +5,7 @@ use atom_tool::report::{By, Column};
 thread_state! {
     /// The call of `malloc` that a thread is in.
     struct Waiting {
-        /// rsp behind the call that leads to it; 0 if there is none.
+        /// rsp after the call that leads to it; 0 if there is none.
         sp: ThreadCell<u64>,
         size: ThreadCell<u64>,
         /// Number of the place.

@@ -2,7 +2,7 @@
 //!
 //! The code is compiler output for a known ABI, so simple rules suffice. A function is the code that
 //! jumps reach inside its own range; a jump out of the range is a tail call. A jump through a register
-//! that was just computed by an addition uses a jump table. Its targets lie in the same function, so
+//! that was just computed by an addition uses a jump table. Its targets are in the same function, so
 //! all of the function's range counts as reached. Any other indirect branch is a call of an unknown
 //! function.
 

@@ -152,7 +152,7 @@ impl AnalysisImage {
         part.get(from..from.checked_add(len)?)
     }
 
-    /// True if an address lies in executable code.
+    /// True if an address is in executable code.
     pub fn is_code(&self, address: u64) -> bool {
         self.code.iter().any(|r| r.contains(&address))
     }

@@ -11,7 +11,7 @@
 //! - [`code`] decodes functions of the image.
 //! - [`reach`] finds missing imports that a routine can reach.
 //! - [`summary`] tells what a routine may change in the processor.
-//! - [`specialise`] makes the code that can stand in place of a call.
+//! - [`specialise`] makes the code that can be in place of a call.
 
 pub mod code;
 mod effect;

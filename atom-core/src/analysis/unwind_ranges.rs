@@ -1,6 +1,6 @@
 //! Where functions begin and end, from unwind information and symbols.
 //!
-//! Code does not tell where a function ends: the bytes behind a call that never returns may belong to
+//! Code does not tell where a function ends: the bytes after a call that never returns may belong to
 //! the next function. Unwind information is there even in a stripped tool.
 
 use std::ops::Range;

@@ -121,7 +121,7 @@ mod tests {
             parts: vec![part(0x1000, 0x1000), part(0x3000, 0x200), part(0x8000, 1)],
         };
         assert_eq!(refs.next_from(0x1000), None);
-        // Some addresses lie in no segment or at the limits of a segment.
+        // Some addresses are in no segment or at the limits of a segment.
         let noted = [0x1000, 0x103f, 0x1040, 0x1fff, 0x3001, 0x31ff, 0x8000];
         let ignored = [0, 0xfff, 0x2000, 0x2fff, 0x3200, 0x8001, u64::MAX];
         for address in noted.iter().chain(&ignored) {

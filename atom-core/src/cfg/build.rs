@@ -25,7 +25,7 @@ use crate::x86::jump_table::is_address;
 const MAX_ROUNDS: usize = 40;
 
 /// Number of rounds at most in programs with info tables, where each piece of code names the piece
-/// that the program goes on with after a call.
+/// that the program continues with after a call.
 const MAX_ROUNDS_OF_PIECES: usize = 1000;
 
 /// Size in bytes from which on a procedure without a known end may be several procedures.
@@ -53,7 +53,7 @@ pub(super) struct Discovery<'a> {
     data_pointers: Vec<(u64, bool)>,
     /// Those of them that are certainly addresses, in order.
     pub(super) stored: Vec<u64>,
-    /// Addresses of code that lie in data, relocations or operands.
+    /// Addresses of code that are in data, relocations or operands.
     pub(super) pointers: Addresses,
     /// Data addresses that code refers to.
     pub(super) data_refs: Addresses,
@@ -61,7 +61,7 @@ pub(super) struct Discovery<'a> {
     pub(super) guessed_refs: Addresses,
     /// Index to find bodies by address.
     index: Starts,
-    /// True if code stands behind info tables, see [`pointers::has_info_table`].
+    /// True if code is after info tables, see [`pointers::has_info_table`].
     pub(super) has_info_tables: bool,
     /// Bytes of the text that are data.
     pub(super) data: TextData,
@@ -347,7 +347,7 @@ impl<'a> Discovery<'a> {
         }
     }
 
-    /// Follows control behind traps until nothing new is found.
+    /// Follows control after traps until nothing new is found.
     fn settle_traps(&mut self, unbounded_limit: usize) {
         for _ in 0..MAX_ROUNDS {
             if !self.follow_traps() {
@@ -392,7 +392,7 @@ impl<'a> Discovery<'a> {
                         }
                         Ref::Address(t) | Ref::Code(t) if image.is_code(t) => {
                             found.pointers.push(t);
-                            // Data may lie in the segment of the code, in sections of its own.
+                            // Data may be in the segment of the code, in sections of its own.
                             if region_end(regions, t).is_none() {
                                 found.data.push(t);
                             }

@@ -1,6 +1,6 @@
 //! How the caller's frame is found at calls, for tools that unwind the stack.
 //!
-//! The rules are those of the exception tables at the call instruction. rsp is the same before a call and behind
+//! The rules are those of the exception tables at the call instruction. rsp is the same before a call and after it
 //! it, so a rule in terms of rsp holds for the return address as well.
 
 use atom_abi::query::CallFrameRecord;

@@ -56,7 +56,7 @@ pub(super) struct Tested {
 
 impl Discovery<'_> {
     /// Notes that proven code reads the text at an address. Unless `is_exact`, an index is added to the address, which
-    /// may then lie in front of a table, in the code that ends there.
+    /// may then are in front of a table, in the code that ends there.
     pub(super) fn note_read(&mut self, address: u64, is_exact: bool) {
         if region_end(&self.regions, address).is_none() {
             return;
@@ -79,14 +79,14 @@ impl Discovery<'_> {
         }
     }
 
-    /// True if bytes that are read were taken for code only since they lie behind a call, which perhaps
+    /// True if bytes that are read were taken for code only since they are after a call, which perhaps
     /// never returns. `known` are the reads that discovery knew from the start.
     pub(super) fn has_followed_data(&self, known: &BTreeSet<u64>) -> bool {
         let new = self.data.read.difference(known);
         new.into_iter().any(|address| self.is_behind_call(*address))
     }
 
-    /// True if the instruction at an address, if there is one, lies behind a call, without an end of control in between.
+    /// True if the instruction at an address, if there is one, is after a call, without an end of control in between.
     fn is_behind_call(&self, address: u64) -> bool {
         let Some((i, inst, _)) = self.inst_around(address) else {
             return false;
@@ -101,7 +101,7 @@ impl Discovery<'_> {
             .any(|flow| matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall))
     }
 
-    /// True if an address that is no known instruction is proven to be code by what lies there, or by what leads there.
+    /// True if an address that is no known instruction is proven to be code by what is there, or by what leads there.
     pub(super) fn is_proven(&self, address: u64) -> bool {
         if self.data.contains(address) {
             return false;
@@ -210,7 +210,7 @@ impl Discovery<'_> {
     }
 
     /// True if the code in front of an address seems to have an instruction across it. A number that happens to be an address
-    /// of the text leads into the middle of an instruction as often as not, and the code behind that instruction proves
+    /// of the text leads into the middle of an instruction as often as not, and the code after that instruction proves
     /// nothing about it.
     ///
     /// Code is decoded from the last known instruction on, if it is near. Else it is decoded from several places: in real code
@@ -402,7 +402,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// True if nothing but padding lies between an address and the next known code or procedure.
+    /// True if nothing but padding is between an address and the next known code or procedure.
     fn leads_through_padding(&self, address: u64) -> bool {
         let next = self.bodies.partition_point(|body| body.start <= address);
         let next = self.bodies.get(next).map_or(u64::MAX, |body| body.start);
@@ -417,7 +417,7 @@ impl Discovery<'_> {
         bytes.is_none_or(is_all_padding)
     }
 
-    /// Ends a body without a stated end behind its code, if an address lies there.
+    /// Ends a body without a stated end after its code, if an address is there.
     fn end_open_body(&mut self, address: u64) {
         let Some(i) = self.body_at(address) else {
             return;

@@ -13,7 +13,7 @@ pub enum Exit {
     Always,
     /// When the conditional branch at the block's end is taken.
     IfTaken,
-    /// When control falls through to what stands behind the block.
+    /// When control falls through to what is after the block.
     Falling,
 }
 

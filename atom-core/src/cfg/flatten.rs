@@ -37,7 +37,7 @@ impl Discovered<'_> {
                 let has_end = seeds[i].end.is_some() || ends.binary_search(&body.end).is_ok();
                 let end = match has_end {
                     true => body.end,
-                    // A procedure that is not understood may go on up to the next one.
+                    // A procedure that is not understood may continue up to the next one.
                     false if reasons[i].is_some() => region_ends[i],
                     false => body.code_end().max(body.start + 1),
                 };
@@ -157,7 +157,7 @@ fn blocks_of(image: &Image, body: &mut Body, is_fragment: bool) -> (Vec<Inst>, V
         if inst.offset != end || before.flow.ends_block() {
             leader[i + 1] = true;
         }
-        // Where instructions overlap, the instruction behind the longer one is a leader.
+        // Where instructions overlap, the instruction after the longer one is a leader.
         if inst.offset < end
             && let Ok(after) = insts.binary_search_by_key(&end, |x| x.offset)
         {
@@ -166,7 +166,7 @@ fn blocks_of(image: &Image, body: &mut Body, is_fragment: bool) -> (Vec<Inst>, V
     }
     let mut blocks: Vec<Block> = Vec::with_capacity(leader.iter().filter(|l| **l).count());
     let mut first = 0;
-    // Each leader's block goes on up to the next one.
+    // Each leader's block continues up to the next one.
     while let Some(inst) = insts.get(first) {
         let others = leader[first + 1..].iter().position(|l| *l);
         let next = others.map_or(insts.len(), |others| first + 1 + others);

@@ -7,7 +7,7 @@
 //! call frame information the entry block's stores give the saved registers.
 //!
 //! All offsets count from the *virtual frame pointer*, the value of rsp before
-//! the call (DWARF's CFA), as ATOM's do: the return address lies at -8.
+//! the call (DWARF's CFA), as ATOM's do: the return address is at -8.
 
 use std::collections::HashMap;
 

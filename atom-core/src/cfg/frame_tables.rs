@@ -19,7 +19,7 @@ pub(super) struct Descriptor<T> {
     pub(super) ends_stack: bool,
 }
 
-/// What looks like descriptors of frames, in the order in which they lie.
+/// What looks like descriptors of frames, in the order in which they are.
 /// A descriptor is an address of code, two bytes of size, two bytes with the number of values, and
 /// two bytes for each value. The size is a multiple of eight with two
 /// flags, or all ones for the frame at which OCaml's stack ends.
@@ -74,8 +74,8 @@ fn kind(image: &Image, slot: u64) -> Option<bool> {
     is_plain.then_some(false)
 }
 
-/// The descriptors that stand in tables. `words` is all that looks like descriptors,
-/// in the order in which it lies; `back` is `Some` if the address is a return address. Such a
+/// The descriptors that are in tables. `words` is all that looks like descriptors,
+/// in the order in which it is; `back` is `Some` if the address is a return address. Such a
 /// word is a descriptor if more than half of the words around it have a return address, too. In a program that has
 /// `ENOUGH` of these, a frame at which the stack ends needs no neighbours.
 pub(super) fn in_tables<T: Copy>(words: &[Descriptor<Option<T>>]) -> Vec<Descriptor<T>> {
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_table_is_told_from_what_looks_like_one() {
-        // Functions, of which each seventh happens to lie behind a call, around a table with
+        // Functions, of which each seventh happens to be after a call, around a table with
         // one address that is not understood.
         let functions = |n: usize| (0..n).map(|i| (i % 7 == 0).then_some(1000 + i));
         let table = (0..40).map(|i| (i != 20).then_some(i));

@@ -49,7 +49,7 @@ impl Followed {
 
 impl Discovery<'_> {
     /// Follows control from an address outside of all procedures, also into callees. Returns
-    /// the targets of calls that lie in no procedure, or `None`
+    /// the targets of calls that are in no procedure, or `None`
     /// if the bytes cannot be code.
     pub(super) fn follow(&self, address: u64, followed: &mut Followed) -> Option<Vec<u64>> {
         let mut met = Vec::new();
@@ -83,7 +83,7 @@ impl Discovery<'_> {
         let mut is_straight = true;
         while let Some(leader) = work.pop() {
             let mut pc = leader;
-            // Bytes behind a call need not be code, as the callee may never return.
+            // Bytes after a call need not be code, as the callee may never return.
             let mut after_call = false;
             loop {
                 // Where there are no marks, the address has not been reached yet.
@@ -216,7 +216,7 @@ impl<'d, 'a> KnownCode<'d, 'a> {
         }
     }
 
-    /// The [`mark`] bits at an address; none if it lies in no body.
+    /// The [`mark`] bits at an address; none if it is in no body.
     pub(super) fn marks(&mut self, address: u64) -> u8 {
         if !self.range.contains(&address) {
             (self.range, self.marks) = self.discovery.around(address);
@@ -225,7 +225,7 @@ impl<'d, 'a> KnownCode<'d, 'a> {
         marks.map_or(0, |marks| marks[(address - self.range.start) as usize])
     }
 
-    /// True if an address lies in a body.
+    /// True if an address is in a body.
     pub(super) fn is_in_body(&mut self, address: u64) -> bool {
         self.marks(address);
         self.marks.is_some()
@@ -303,7 +303,7 @@ pub(super) fn is_all_padding(bytes: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// True if an instruction may end at the end of the range and control go on behind it. Padding alone does
+/// True if an instruction may end at the end of the range and control continue after it. Padding alone does
 /// not count, since control comes to the aligned code by other ways.
 fn flows_out(bytes: &[u8], start: u64) -> bool {
     if is_all_padding(bytes) {
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn code_goes_on() {
-        // `inc %eax`, also behind padding.
+        // `inc %eax`, also after padding.
         assert!(flows_out(&[0xff, 0xc0], 0x1000));
         assert!(flows_out(&[0x90, 0xff, 0xc0], 0x1000));
         // `ret` does not.

@@ -129,7 +129,7 @@ impl Discovery<'_> {
                 && !self.is_plt_padding(body, target)
     }
 
-    /// Adds procedures that start at these addresses, which lie in no known procedure; `is_doubtful` tells that
+    /// Adds procedures that start at these addresses, which are in no known procedure; `is_doubtful` tells that
     /// nothing proves that there is code. Returns true if there were any.
     pub(super) fn add_procs(&mut self, mut starts: Vec<u64>, is_doubtful: bool) -> bool {
         starts.sort_unstable();
@@ -164,7 +164,7 @@ impl Discovery<'_> {
         true
     }
 
-    /// True if the bytes behind the jump of a PLT entry are padding; an entry that is bound lazily has code there.
+    /// True if the bytes after the jump of a PLT entry are padding; an entry that is bound lazily has code there.
     fn is_plt_padding(&self, i: usize, address: u64) -> bool {
         self.seeds[i].kind == ProcKind::Plt
             && self
@@ -173,7 +173,7 @@ impl Discovery<'_> {
                 .is_some_and(|b| b == plt::PADDING)
     }
 
-    /// True if `endbr64`, the marker of indirect targets, stands at an address.
+    /// True if `endbr64`, the marker of indirect targets, is at an address.
     pub(super) fn has_endbr(&self, address: u64) -> bool {
         self.image.bytes_at(address, ENDBR64.len()) == Some(&ENDBR64)
     }

@@ -6,7 +6,7 @@
 //! `movzx eax,[bytes+rax]; lea rdi,[rip+table]; movsxd rax,[rdi+rax*4]; add rax,rsi; jmp rax`
 //!
 //! Neither address may be guessed, since entries added to a wrong base may lead into the procedure by chance. So the
-//! addresses count only where all instructions from their computation to the jump lie in one basic block.
+//! addresses count only where all instructions from their computation to the jump are in one basic block.
 
 use super::traverse::{Body, mark};
 use crate::image::{Image, decoded};
@@ -68,7 +68,7 @@ fn last_change(code: &[Instruction], register: Register) -> Option<(usize, &Inst
     code.iter().enumerate().find(changes)
 }
 
-/// The address that a register certainly holds behind `code`, nearest first.
+/// The address that a register certainly holds after `code`, nearest first.
 fn address_in(code: &[Instruction], register: Register) -> Option<u64> {
     let (_, i) = last_change(code, register)?;
     let is_whole = i.op0_kind() == OpKind::Register && i.op0_register() == register;

@@ -109,17 +109,10 @@ pub(super) fn dissect(
     let registers = [load.memory_base(), load.memory_index()];
     // With a scaled index the base is the table; else either may be.
     let adds = adds_wide_entry(&load);
-    let entry_size = if adds || loads_wide_entry(&load) {
-        8
-    } else {
-        4
-    };
+    let is_wide = adds || loads_wide_entry(&load);
+    let entry_size = if is_wide { 8 } else { 4 };
     let scaled = load.memory_index_scale() == u32::from(entry_size);
-    let candidates = if scaled {
-        &registers[..1]
-    } else {
-        &registers[..]
-    };
+    let candidates = &registers[..if scaled { 1 } else { 2 }];
     let table = candidates
         .iter()
         .filter(|r| **r != Register::None)

@@ -154,18 +154,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             depends,
         };
     }
-    let mut bases: Vec<u64> = body
-        .refs
-        .iter()
-        .filter_map(|r| match r {
-            Ref::Address(a) | Ref::Table(a) | Ref::Memory(a) if a % 4 == 0 => Some(*a),
-            _ => None,
-        })
-        .filter(|a| !found.iter().any(|f| f.table == *a))
-        .collect();
-    bases.sort_unstable();
-    bases.dedup();
-    for table in bases {
+    for table in other_bases(body, &found) {
         let candidate = Candidate {
             table,
             entry_size: 4,
@@ -191,6 +180,20 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
         are_complete: false,
         depends,
     }
+}
+
+/// Addresses in the code at which a table may start that no jump was seen to use.
+fn other_bases(body: &Body, found: &[FoundTable]) -> Vec<u64> {
+    let addresses = body.refs.iter().filter_map(|r| match r {
+        Ref::Address(a) | Ref::Table(a) | Ref::Memory(a) if a % 4 == 0 => Some(*a),
+        _ => None,
+    });
+    let mut bases: Vec<u64> = addresses
+        .filter(|a| !found.iter().any(|f| f.table == *a))
+        .collect();
+    bases.sort_unstable();
+    bases.dedup();
+    bases
 }
 
 /// The largest index in a table of bytes, which ends at the next byte to which code refers.
@@ -260,7 +263,7 @@ impl Candidate {
             let target = self.target(entry);
             // A case that the compiler knows not to happen (the end of a switch that names every
             // value) leads to an empty block. If that block is the last, its address is the
-            // procedure's end. The entries behind such an entry count none the less.
+            // procedure's end. The entries after such an entry count none the less.
             if self.is_known && target == body.end {
                 match targets.last() {
                     Some(any) => targets.push(*any),
@@ -271,7 +274,7 @@ impl Candidate {
             let is_plausible = if body.contains(target) {
                 is_plausible(image, body, target)
             } else {
-                // A case may lie in another part of the procedure. In a stripped program such a
+                // A case may be in another part of the procedure. In a stripped program such a
                 // part looks like a procedure of its own. Without other evidence the first entry
                 // decides which procedure the table belongs to.
                 (self.is_known || !targets.is_empty()) && {

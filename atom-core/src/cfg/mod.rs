@@ -1,6 +1,6 @@
 //! The program as procedures, basic blocks and instructions.
 //!
-//! Everything lies in flat vectors in address order: the blocks of a
+//! Everything is in flat vectors in address order: the blocks of a
 //! procedure are consecutive, and so are the instructions of a block. A procedure is
 //! *full* if all of its code is understood and can move, *partial* if it can move
 //! but something in it is known only in part, *opaque* if it always stays where it
@@ -232,7 +232,7 @@ pub struct Cfg {
     /// elsewhere than at its start by a jump, a call or an exception.
     pub together: Vec<(ProcId, ProcId)>,
     /// Addresses in the text that something refers to and at which no known instruction starts, in order. Data may
-    /// lie there, also where the bytes look like padding.
+    /// are there, also where the bytes look like padding.
     pub text_references: Vec<u64>,
     /// Index of the starts of procedures.
     proc_starts: Starts,

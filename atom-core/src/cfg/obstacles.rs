@@ -50,7 +50,7 @@ impl TableOwners {
     }
 }
 
-/// Procedures whose return addresses stand in tables of OCaml's.
+/// Procedures whose return addresses are in tables of OCaml's.
 pub(super) struct Described {
     /// Numbers of their bodies.
     pub(super) bodies: FxHashSet<usize>,
@@ -68,7 +68,7 @@ pub(super) type Reasons = Vec<Option<String>>;
 
 impl Discovery<'_> {
     /// Why a procedure stays in place, for each body. The return addresses of the procedures in
-    /// `described` stand in tables.
+    /// `described` are in tables.
     pub(super) fn obstacles(
         &self,
         frames: &FrameFacts,
@@ -157,7 +157,7 @@ impl Discovery<'_> {
     }
 
     /// An indirect jump whose targets are not known, as the reason why body number `i` stays in place.
-    /// Go's own functions jump by a computed address to the start of a function, or to where a goroutine goes on.
+    /// Go's own functions jump by a computed address to the start of a function, or to where a goroutine continues.
     fn obstacle_in_jumps(
         &self,
         i: usize,
@@ -198,7 +198,7 @@ impl Discovery<'_> {
             .collect();
         let users = self.bodies.iter().zip(&uses).filter(|(_, u)| u.is_some());
         let mut readers: FxHashSet<u64> = users.map(|(b, _)| b.start).collect();
-        // Without symbols a procedure may lie inside of what looks like another one.
+        // Without symbols a procedure may be inside of what looks like another one.
         let called_inside = |r: &Ref| match r {
             Ref::Call(t) => {
                 Some((self.body_at(*t)?, *t)).filter(|(i, t)| self.bodies[*i].start != *t)
@@ -245,7 +245,7 @@ impl Discovery<'_> {
     /// Removes parts of other procedures (`foo.cold`), which are only jumped to. Their first
     /// instructions may undo the beginning of `foo`, for example `pop %rdx` for `sub $8,%rsp`, so
     /// they look like a procedure that takes its return address. The frame description of a part
-    /// says that more than the return address lies on the stack; a symbol says it by its name.
+    /// says that more than the return address is on the stack; a symbol says it by its name.
     fn drop_parts(&self, frames: &FrameFacts, readers: &mut FxHashSet<u64>) {
         let is_part = |start: u64| {
             let range = frames.ranges.binary_search_by_key(&start, |r| r.start);
@@ -293,9 +293,9 @@ impl Discovery<'_> {
         }
     }
 
-    /// The bodies whose return addresses stand in descriptors of frames. A single
+    /// The bodies whose return addresses are in descriptors of frames. A single
     /// word that looks like a descriptor proves nothing: tables of functions have many such words, and some
-    /// functions lie behind a call. In a table of descriptors nearly all addresses lie behind calls.
+    /// functions are after a call. In a table of descriptors nearly all addresses are after calls.
     pub(super) fn described(&self) -> Described {
         let behind_call = |address: u64| {
             let (i, inst, last) = self.inst_around(address - 1)?;
@@ -323,7 +323,7 @@ impl Discovery<'_> {
     }
 
     /// Numbers of the bodies that may run on small stacks: those in `described`, and procedures without calls between
-    /// them or beside them. The runtime's procedures that go from stack to stack lie together.
+    /// them or beside them. The runtime's procedures that go from stack to stack are together.
     fn on_small_stacks(&self, described: &Described) -> Vec<usize> {
         const BETWEEN: usize = 64;
         const BESIDE: usize = 4;
@@ -396,7 +396,7 @@ impl Discovery<'_> {
         (offset < inst.offset + u32::from(inst.len)).then_some((i, inst, offset))
     }
 
-    /// Numbers of bodies of IFUNC resolvers of an object in which the runtime lies, and of their callees.
+    /// Numbers of bodies of IFUNC resolvers of an object in which the runtime is, and of their callees.
     /// The dynamic loader runs them before any inserted code can run. In a whole process inserted code
     /// can run from the beginning.
     fn before_start(&self) -> Vec<usize> {
@@ -482,8 +482,8 @@ impl Discovery<'_> {
     }
 }
 
-/// Address of an instruction that reads the return address of the call made just before, which still lies
-/// below the stack pointer. Code hardened against speculation compares it with the address behind the call.
+/// Address of an instruction that reads the return address of the call made just before, which still is
+/// below the stack pointer. Code hardened against speculation compares it with the address after the call.
 fn looks_back(image: &Image, body: &Body) -> Option<u64> {
     const NEAR: usize = 4;
     // mov reg, [rsp-8]

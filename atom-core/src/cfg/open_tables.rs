@@ -102,7 +102,7 @@ impl Discovery<'_> {
                 .eq(before.outside.iter().copied())
     }
 
-    /// What lies at some addresses.
+    /// What is at some addresses.
     fn places(&self, addresses: &[u64]) -> impl Iterator<Item = Place> {
         addresses.iter().map(|address| {
             let body = &self.bodies[self.body_at(*address)?];

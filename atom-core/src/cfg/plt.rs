@@ -63,7 +63,7 @@ impl Plt {
         whole.then_some(plt)
     }
 
-    /// True if the address lies in the table.
+    /// True if the address is in the table.
     pub(super) fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }

@@ -6,8 +6,8 @@ use super::build::region_end;
 use super::seeds;
 use crate::image::Image;
 
-/// Code addresses that stand in data, each with true if it is certainly an address. In a
-/// position-independent program they stand in relocations. In other programs every aligned word of data
+/// Code addresses that are in data, each with true if it is certainly an address. In a
+/// position-independent program they are in relocations. In other programs every aligned word of data
 /// may be a code address; it counts as certain only beside another code address, as in a table of labels.
 pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     let mut pointers: Vec<(u64, bool)> = image
@@ -103,8 +103,8 @@ pub(super) fn has_info_table(image: &Image, address: u64) -> bool {
     OBJECT_KINDS.contains(&kind)
 }
 
-/// True if a program's code stands behind info tables: at least 500 pointers to text, and more than 70 % of
-/// them, lead to code behind an info table, which is so in no other program.
+/// True if a program's code is after info tables: at least 500 pointers to text, and more than 70 % of
+/// them, lead to code after an info table, which is so in no other program.
 pub(super) fn has_info_tables(image: &Image, pointers: &[(u64, bool)]) -> bool {
     const ENOUGH: usize = 500;
     let in_text = pointers.iter().map(|p| p.0).filter(|p| {

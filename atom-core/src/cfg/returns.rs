@@ -2,7 +2,7 @@
 //!
 //! Calls in the new text push addresses of the new text, and what follows the call there differs from
 //! the original. A procedure that only returns does not notice. Others do: they
-//! return to an address that they compute from their return address, or read what lies there.
+//! return to an address that they compute from their return address, or read what is there.
 
 use crate::image::{Image, decoded};
 use crate::x86::{
@@ -15,7 +15,7 @@ use super::traverse::Body;
 /// What a procedure does with its return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Use {
-    /// It reads what lies there, or goes to an address computed from it.
+    /// It reads what is there, or goes to an address computed from it.
     Reads,
     /// It changes the word on the stack to an address computed from it.
     Changes,
@@ -300,10 +300,10 @@ fn may_compute(image: &Image, body: &Body, start: u64) -> bool {
     false
 }
 /// True if a procedure takes its return address off the stack for good, or
-/// returns it as a value. The bytes behind the call are then data, or the address is used in a computation.
+/// returns it as a value. The bytes after the call are then data, or the address is used in a computation.
 /// (`vfork` pops its return address too, but pushes it again.) True also for a procedure that goes
 /// to an address computed from its return address (split stacks: `__morestack` calls the address
-/// one byte behind its call).
+/// one byte after its call).
 ///
 /// `start` is the first address of the procedure or of a local subroutine.
 fn reads(image: &Image, body: &Body, start: u64) -> bool {

@@ -26,7 +26,7 @@ pub struct FrameRange {
     /// True if the frame at `start` is the frame of a procedure just called
     /// (CFA = rsp + 8); false if the range is a part of another procedure.
     pub is_entry: bool,
-    /// True if the code at `start` states where its frame is, and that something lies above the
+    /// True if the code at `start` states where its frame is, and that something is above the
     /// return address there (rsp + 16, rbp + 16): such code is jumped to, never called.
     pub is_in_frame: bool,
     /// Reason why unwind entries of this range cannot be written for another address, if there is one.
@@ -42,7 +42,7 @@ pub struct FrameFacts {
     pub landing_pads: Vec<(usize, u64)>,
     /// Functions that Go's tables list, by address.
     pub go: Vec<GoFunction>,
-    /// The addresses behind Go's last function, up to where the module data says that the text ends. No code lies there.
+    /// The addresses after Go's last function, up to where the module data says that the text ends. No code is there.
     pub go_end: Option<RangeInclusive<u64>>,
 }
 
@@ -56,7 +56,7 @@ pub struct GoFunction {
     pub end: u64,
     /// Name, with the package's path.
     pub name: String,
-    /// Where control goes on after a recovered panic.
+    /// Where control continues after a recovered panic.
     pub resumed: Option<u64>,
     /// Largest size of its frame in bytes, without the return address.
     pub frame: u32,
@@ -68,7 +68,7 @@ pub struct GoFunction {
 const GOEXIT: &str = "runtime.goexit";
 
 impl GoFunction {
-    /// Addresses of the function that stand in data: its first one, and for `goexit` the next one as well,
+    /// Addresses of the function that are in data: its first one, and for `goexit` the next one as well,
     /// which the runtime puts on each new stack as return address.
     pub fn pointers(&self) -> impl Iterator<Item = u64> {
         let is_goexit = self.name == GOEXIT || self.name == "runtime.goexit.abi0";
@@ -104,7 +104,7 @@ impl FrameFacts {
         }
     }
 
-    /// True if Go's tables say what lies at a symbol: a function or a part of one, or the end of Go's text.
+    /// True if Go's tables say what is at a symbol: a function or a part of one, or the end of Go's text.
     fn names_go(&self, symbol: &Symbol) -> bool {
         let range = self.go.first().zip(self.go.last());
         range.is_some_and(|(first, last)| {

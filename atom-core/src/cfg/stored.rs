@@ -58,7 +58,7 @@ impl Writer {
         self.0.extend(text.as_bytes());
     }
 
-    /// All bytes, behind a hash of them.
+    /// All bytes, after a hash of them.
     pub fn finish(self) -> Vec<u8> {
         let mut bytes = hash(&self.0).to_le_bytes().to_vec();
         bytes.extend(self.0);

@@ -1,13 +1,13 @@
-//! Code behind instructions that raise a signal (traps).
+//! Code after instructions that raise a signal (traps).
 //!
 //! `ud2`, `int3`, `hlt` and similar instructions end the process unless a handler takes the
-//! signal. A handler may return to the instruction behind a breakpoint, or move
-//! the saved instruction pointer over one of the other instructions. So the code behind such an
-//! instruction can be reached by way of the kernel, as the code behind a system call.
+//! signal. A handler may return to the instruction after a breakpoint, or move
+//! the saved instruction pointer over one of the other instructions. So the code after such an
+//! instruction can be reached by way of the kernel, as the code after a system call.
 //!
-//! Compilers also put traps where control never comes: behind each call that does not
+//! Compilers also put traps where control never comes: after each call that does not
 //! return. Other code or no code follows there, and an edge to it would
-//! cost counters and registers. So a trap that is reached only behind a call of a
+//! cost counters and registers. So a trap that is reached only after a call of a
 //! procedure without a return ends control flow.
 
 use rayon::prelude::*;
@@ -40,7 +40,7 @@ struct Open {
 }
 
 impl Discovery<'_> {
-    /// Follows control behind traps. Returns true if there is anything new.
+    /// Follows control after traps. Returns true if there is anything new.
     pub(super) fn follow_traps(&mut self) -> bool {
         let image = self.image;
         let found: Vec<(usize, Vec<usize>, Vec<Open>)> = self
@@ -87,8 +87,8 @@ impl Discovery<'_> {
     }
 }
 
-/// The traps of a body with possible code behind them: indices of the traps that control may
-/// certainly reach, and the traps behind calls. `number` is the number of the body.
+/// The traps of a body with possible code after them: indices of the traps that control may
+/// certainly reach, and the traps after calls. `number` is the number of the body.
 fn traps(image: &Image, number: usize, body: &Body) -> (Vec<usize>, Vec<Open>) {
     let (mut certain, mut open) = (Vec::new(), Vec::new());
     let mut known = None;
@@ -193,7 +193,7 @@ fn reached(image: &Image, body: &Body, branches: &[(u64, usize)], trap: usize) -
     Reached::Behind(calls)
 }
 
-/// Explores the bytes behind traps as code where they are plausible code. Returns true if anything changed.
+/// Explores the bytes after traps as code where they are plausible code. Returns true if anything changed.
 fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
     let mut changed = false;
     // Exploring adds instructions at the end of the list, so the indices of traps stay.

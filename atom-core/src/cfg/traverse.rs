@@ -70,7 +70,7 @@ pub struct Body {
     pub indirect_jumps: Vec<u64>,
     /// True if it has a return or an indirect jump.
     pub has_exit: bool,
-    /// Number of changes at which no trap was found with code behind it; `None` if that was never so.
+    /// Number of changes at which no trap was found with code after it; `None` if that was never so.
     pub without_traps: Option<u32>,
     /// Number of changes of the marks and instructions so far.
     pub changes: u32,
@@ -123,7 +123,7 @@ impl Body {
         }
     }
 
-    /// True if the address lies in the range.
+    /// True if the address is in the range.
     pub fn contains(&self, address: u64) -> bool {
         address >= self.start && address < self.end
     }
@@ -185,7 +185,7 @@ impl Body {
             self.add_mark(leader, mark::LEADER);
             let mut pc = leader;
             let mut after_call = false;
-            // True behind a call, which perhaps never returns.
+            // True after a call, which perhaps never returns.
             let mut since_call = false;
             while self.contains(pc) {
                 if self.mark_at(pc) & mark::START != 0 {
@@ -193,7 +193,7 @@ impl Body {
                 }
                 let is_valid = decoder.decode_into(pc, &mut instruction);
                 if !is_valid || instruction.next_ip() > self.end {
-                    // Bytes behind a call need not be code, as the callee may never return.
+                    // Bytes after a call need not be code, as the callee may never return.
                     if !after_call && self.obstacle.is_none() {
                         self.obstacle = Some((pc, "bytes that are no known instruction".into()));
                     }
@@ -356,7 +356,7 @@ impl Body {
         }
     }
 
-    /// Ends the body behind its last instruction, so that the rest is free for procedures found later.
+    /// Ends the body after its last instruction, so that the rest is free for procedures found later.
     pub fn end_at_code(&mut self) {
         let end = self.code_end().max(self.start + 1);
         self.marks.truncate((end - self.start) as usize);

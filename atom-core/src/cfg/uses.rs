@@ -1,4 +1,4 @@
-//! Uses of a computed address: what code does with an address tells whether data or code lies there.
+//! Uses of a computed address: what code does with an address tells whether data or code is there.
 //!
 //! An address that serves as the base of loads is the address of data. An address to which control goes, or which
 //! is passed to a function of the C library as a function, is the address of code: nothing else would run.
@@ -63,7 +63,7 @@ fn bit(register: Register) -> u16 {
 }
 
 /// What happens to the address that an instruction puts into a register: follows the register and its copies as long
-/// as control is certain to go the same way or goes on.
+/// as control is certain to go the same way or continues.
 pub(super) fn use_of(image: &Image, instruction: &Instruction) -> Use {
     if instruction.op0_kind() != OpKind::Register {
         return Use::Unknown;
@@ -165,7 +165,7 @@ fn destination(image: &Image, i: &Instruction, flow: ControlFlow, holders: Holde
     }
 }
 
-/// True if the code at an address, behind a push, makes the top of the stack the newest frame of a chain of exception
+/// True if the code at an address, after a push, makes the top of the stack the newest frame of a chain of exception
 /// handlers: it pushes the place of the previous one, and puts rsp there. OCaml enters a `try` so.
 fn begins_handler(image: &Image, address: u64) -> bool {
     let decode = |pc: u64| decode_at(image.rest_at(pc)?, pc);

@@ -1,8 +1,8 @@
 //! V8's built-in code in programs without symbols (Chromium).
 //!
 //! V8 has its built-in functions in the program's text as one piece, looks return addresses in this piece up in a table, and
-//! may copy the piece elsewhere. So all of it has to stay as it is. Nothing but the table tells where it lies. In the data
-//! stand one after the other:
+//! may copy the piece elsewhere. So all of it has to stay as it is. Nothing but the table tells where it is. In the data
+//! are one after the other:
 //!
 //! - three hashes of 8 bytes;
 //! - for each function, by number: its offset from the start of the piece, its length, the offset of what belongs to it in
@@ -89,7 +89,7 @@ impl Words<'_> {
         })
     }
 
-    /// The table if its second part lies in `count` pairs from a word on, perhaps with a pair too many at either end.
+    /// The table if its second part is in `count` pairs from a word on, perhaps with a pair too many at either end.
     fn within(&self, start: usize, count: usize) -> Option<Functions> {
         let trimmed = [(0, 0), (0, 1), (1, 0), (1, 1)];
         trimmed

@@ -33,7 +33,7 @@ impl<'a> Memory<'a> {
 
     /// The bytes from an address to the end of its segment.
     pub fn rest_at(&self, address: u64) -> Option<&'a [u8]> {
-        // Most questions are about the new text, which lies above the original.
+        // Most questions are about the new text, which is above the original.
         self.parts.iter().rev().find_map(|(start, contents)| {
             let offset = usize::try_from(address.wrapping_sub(*start)).ok()?;
             contents.get(offset..).filter(|rest| !rest.is_empty())

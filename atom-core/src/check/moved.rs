@@ -23,7 +23,7 @@ struct Way {
     is_opposite: bool,
     /// Where the copy leads.
     to: u64,
-    /// The address behind the copy.
+    /// The address after the copy.
     next: u64,
 }
 
@@ -41,7 +41,7 @@ impl Way {
 }
 
 impl Checker<'_, '_> {
-    /// Compares an instruction of a block with its copy, and yields the address behind the copy.
+    /// Compares an instruction of a block with its copy, and yields the address after the copy.
     pub(super) fn instruction(
         &mut self,
         b: BlockId,
@@ -137,7 +137,7 @@ impl Checker<'_, '_> {
         Err(format!("the copy at {copy:#x} is {moved}, not {original}"))
     }
 
-    /// Checks where the copy of a direct branch or call leads. Yields the address at which control goes on.
+    /// Checks where the copy of a direct branch or call leads. Yields the address at which control continues.
     fn branch(&mut self, b: BlockId, inst: InstId, way: Way) -> Result<u64, Complaint> {
         let is_call = self.subject.cfg().inst(inst).flow == ControlFlow::Call;
         // What the caller still needs is not live at the callee's start, as it is not live across the call.
@@ -206,7 +206,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Checks a load that reads a copy `delta` bytes behind the jump table. The entries of the copy
+    /// Checks a load that reads a copy `delta` bytes after the jump table. The entries of the copy
     /// must lead to the new places of the original targets.
     fn table_copy(&mut self, load: InstId, delta: u64) -> Result<(), Complaint> {
         let subject = self.subject;

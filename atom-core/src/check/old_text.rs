@@ -1,7 +1,7 @@
 //! What has changed in the original text: only bytes that no longer run, and that nobody reads.
 //!
-//! Bytes may differ from the original's in instructions of procedures that moved, in padding behind them, and in the
-//! displacements of branches of procedures that stay. Whatever else lies in the text, as tables and code that is not
+//! Bytes may differ from the original's in instructions of procedures that moved, in padding after them, and in the
+//! displacements of branches of procedures that stay. Whatever else is in the text, as tables and code that is not
 //! understood, is as it was.
 
 use rayon::prelude::*;
@@ -105,7 +105,7 @@ impl OldText<'_, '_> {
             return self.fail(address, what.into());
         };
         let start = cfg.inst_end(before);
-        // The address directly behind code may be the end of a range (`etext`), which nobody reads.
+        // The address directly after code may be the end of a range (`etext`), which nobody reads.
         if let Some(reference) = first_in(self.references, start + 1, address + 1) {
             let what = format!(
                 "bytes at {reference:#x}, to which the program refers, have been overwritten"
@@ -127,7 +127,7 @@ impl OldText<'_, '_> {
         Ok(())
     }
 
-    /// Judges that no pad stands in the middle of an instruction, unless a branch leads there, as over a `lock` prefix.
+    /// Judges that no pad is in the middle of an instruction, unless a branch leads there, as over a `lock` prefix.
     fn pads(&self) -> Result<()> {
         let cfg = self.subject.cfg();
         let blocks = cfg.blocks.par_iter();

@@ -24,7 +24,7 @@ impl Checker<'_, '_> {
     }
 
     /// Checks a block that is one `nop` without room for a jump. The `nop` stays, and from the
-    /// instruction behind it control must reach that instruction's new place. `None` for other
+    /// instruction after it control must reach that instruction's new place. `None` for other
     /// blocks.
     fn after_left_nop(&mut self, b: BlockId) -> Option<Result<(), Complaint>> {
         let subject = self.subject;
@@ -52,7 +52,7 @@ impl Checker<'_, '_> {
             inst: Some(inst),
             from: None,
         };
-        // A call has just pushed a return address, below which nothing lies.
+        // A call has just pushed a return address, below which nothing is.
         self.enter(old, None, old, goal)
             .or_else(|complaint| self.after_left_nop(b).ok_or(complaint)?)
             .map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;

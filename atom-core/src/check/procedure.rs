@@ -350,7 +350,7 @@ impl<'s, 'a> Checker<'s, 'a> {
         self.written = carried(self.written, before, &behind);
         let live = self.live_at(goal);
         // The inserted code may belong to either instruction where another description begins, and where
-        // instructions that overlap both stand between them.
+        // instructions that overlap both are between them.
         let unwind = &self.subject.placed.object.unwind;
         let follows = |after: InstId| after.index() == last.index() + 1;
         let is_one = unwind.find(pc) == unwind.find(next) && goal.inst.is_none_or(follows);

@@ -21,7 +21,7 @@ pub fn collect(image: &Image, cfg: &Cfg) -> References {
     let known = known
         .filter(|i| cfg.insts[*i].rip_relative || !image.kind.is_position_independent())
         .flat_map_iter(|i| of_instruction(image, &cfg.decode(image, InstId::from_index(i))));
-    // Procedures that are not understood: all instructions, one behind the other.
+    // Procedures that are not understood: all instructions, one after the other.
     let opaque = cfg.procs.par_iter().filter(|proc| !proc.is_movable());
     let opaque = opaque.flat_map_iter(|proc| in_line(image, proc));
     let relocated = image.relocs.par_iter().map(|r| match r.symbol {
@@ -48,7 +48,7 @@ pub fn collect(image: &Image, cfg: &Cfg) -> References {
     }
 }
 
-/// The first of the addresses from `start` on, if it lies in front of `end`.
+/// The first of the addresses from `start` on, if it is in front of `end`.
 pub fn first_in(references: &[u64], start: u64, end: u64) -> Option<u64> {
     let at = references.partition_point(|r| *r < start);
     references.get(at).copied().filter(|r| *r < end)

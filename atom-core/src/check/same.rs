@@ -29,7 +29,7 @@ pub struct Branch {
     pub kind: u8,
     /// Where it leads.
     pub target: u64,
-    /// The address behind it.
+    /// The address after it.
     pub next: u64,
 }
 

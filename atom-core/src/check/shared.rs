@@ -50,7 +50,7 @@ impl SharedCode {
     }
 }
 
-/// The state of a call without facts that shared code hardly needs and that differ from point to point: what lies below
+/// The state of a call without facts that shared code hardly needs and that differ from point to point: what is below
 /// rsp, what was written, and values that are no whole register of the program.
 pub fn called_in(state: &State) -> State {
     let mut state = state.clone();

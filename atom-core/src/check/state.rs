@@ -151,14 +151,14 @@ impl State {
         if top.of_thread != to.of_thread || self.is_private() {
             return false;
         }
-        // Nothing of the program's lies there.
+        // Nothing of the program's is there.
         self.aligned_at = i64::MIN;
         self.gprs[RSP] = Value::Aligned(to.address.wrapping_sub(top.address) as i64);
         self.store(Base::Aligned, 0, Slot::Word(value));
         true
     }
 
-    /// rsp goes from a private stack to the thread's stack for routines, which lies anywhere else: here far below. Yields
+    /// rsp goes from a private stack to the thread's stack for routines, which is anywhere else: here far below. Yields
     /// false if it was not on a private stack.
     pub fn go_on_from_private(&mut self) -> bool {
         const AWAY: i64 = 1 << 24;
@@ -208,7 +208,7 @@ impl State {
             return;
         };
         self.note_written(base, i64::MIN, limit);
-        // The aligned frame lies below everything that is counted from the point.
+        // The aligned frame is below everything that is counted from the point.
         self.stack.retain(|(key, _)| match (base, key.0) {
             (Base::Point, Base::Aligned) => false,
             (Base::Aligned, Base::Point) => true,

@@ -14,9 +14,9 @@ const RED_ZONE: i64 = 128;
 /// The memory that inserted code may access.
 #[derive(Clone, Copy)]
 pub struct Borders {
-    /// First address of the new segments, and the address behind them.
+    /// First address of the new segments, and the address after them.
     pub own: (u64, u64),
-    /// First address of what the objects of a process share, and the address behind it.
+    /// First address of what the objects of a process share, and the address after it.
     pub shared: (u64, u64),
     /// True if the program keeps nothing below rsp at the point.
     pub no_red_zone: bool,
@@ -32,7 +32,7 @@ impl Borders {
     }
 }
 
-/// Why an instruction must not stand in inserted code.
+/// Why an instruction must not be in inserted code.
 pub type Complaint = String;
 
 /// What an instruction writes.
@@ -117,7 +117,7 @@ fn exchange(state: &mut State, instruction: &Instruction) -> Result<(), Complain
     Ok(())
 }
 
-/// Applies an instruction that goes on to the next one. `bytes` begin with it.
+/// Applies an instruction that continues to the next one. `bytes` begin with it.
 pub fn step(
     state: &mut State,
     (instruction, bytes): (&Instruction, &[u8]),
@@ -269,7 +269,7 @@ fn align(state: &mut State) -> Result<(), Complaint> {
     }
 }
 
-/// True for an instruction that goes to the running thread's stack for analysis routines. Its address lies in the
+/// True for an instruction that goes to the running thread's stack for analysis routines. Its address is in the
 /// thread's block, so it has a gs prefix.
 fn is_own_stack(instruction: &Instruction, borders: &Borders) -> bool {
     instruction.op0_kind() == OpKind::Register

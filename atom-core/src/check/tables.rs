@@ -1,7 +1,7 @@
 //! A second reading of jump tables: no entry that the program may use leads to a target that the graph lacks.
 //!
 //! The number of entries comes from the comparison in front of the load, which is looked for along the addresses of
-//! instructions, or from what lies behind the table: the next object to which anything refers. Neither uses what
+//! instructions, or from what is after the table: the next object to which anything refers. Neither uses what
 //! discovery found, but the table's place.
 
 use super::references::first_in;
@@ -72,7 +72,7 @@ impl Reader<'_> {
         self.table.targets.binary_search(&target).is_ok() || target == proc.end
     }
 
-    /// True if what lies behind the last known entry is another one, as far as can be seen: it leads to a block of the
+    /// True if what is after the last known entry is another one, as far as can be seen: it leads to a block of the
     /// procedure to which nothing but a table can lead, and nothing refers to its place.
     fn goes_on(&self, known: u64, references: &[u64]) -> bool {
         let size = u64::from(self.table.entry_size);
@@ -112,7 +112,7 @@ impl Reader<'_> {
                         Mnemonic::Jae => Some(0),
                         _ => return None,
                     };
-                    // Only the way that goes on leads to the table.
+                    // Only the way that continues leads to the table.
                     let block = self.cfg.block_of(id);
                     let next = self.cfg.inst_end(id);
                     let falls =

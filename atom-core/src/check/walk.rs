@@ -1,4 +1,4 @@
-//! Following inserted code on all its paths, up to the place where the program goes on.
+//! Following inserted code on all its paths, up to the place where the program continues.
 
 use super::frames::{self, Expected, Frames, Lost};
 use super::memory::Memory;
@@ -32,9 +32,9 @@ pub struct Walker<'a> {
 pub struct Routines<'a> {
     /// Registers and flags that a routine may change, by its address in the tool's file.
     pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
-    /// First address and end of the routines, if they lie in the output.
+    /// First address and end of the routines, if they are in the output.
     pub code: (u64, u64),
-    /// The area of the process, if the routines lie there. Calls go through its table.
+    /// The area of the process, if the routines are there. Calls go through its table.
     pub area: Option<&'a Area>,
 }
 
@@ -115,11 +115,11 @@ struct Paths {
     targets: Vec<(Place, usize)>,
     /// Targets of branches whose states have changed, with the numbers of their states.
     work: Vec<(Place, usize)>,
-    /// Where code that stands apart from the usual path begins.
+    /// Where code that is apart from the usual path begins.
     apart: u64,
 }
 
-/// Distance in bytes of a branch to code that stands apart: behind the procedure, from where it leads back.
+/// Distance in bytes of a branch to code that is apart: after the procedure, from where it leads back.
 const FAR: u64 = 128;
 
 impl Paths {
@@ -139,8 +139,8 @@ impl Paths {
         }
     }
 
-    /// Ends the path, and goes on with another. Paths through code that stands apart come first, because they lead back to
-    /// the usual path: what lies behind on that one is then followed once, with the facts of all.
+    /// Ends the path, and continues with another. Paths through code that is apart come first, because they lead back to
+    /// the usual path: what is after on that one is then followed once, with the facts of all.
     fn end(&mut self) {
         let order = |place: &Place| (place.pc < self.apart, place.pc);
         let next = (0..self.work.len()).min_by_key(|i| order(&self.work[*i].0));
@@ -275,7 +275,7 @@ impl<'m> Decoding<'m> {
 }
 
 impl Walker<'_> {
-    /// True if an address lies in the moved and inserted code.
+    /// True if an address is in the moved and inserted code.
     fn has(&self, address: u64) -> bool {
         (self.text.0..self.text.1).contains(&address)
     }
@@ -442,7 +442,7 @@ impl Walker<'_> {
     }
 
     /// Applies a call of shared code, which is followed if it was not called in such a state yet. Yields the number of
-    /// instructions there. `None` if the call has to be followed with what stands around it.
+    /// instructions there. `None` if the call has to be followed with what is around it.
     fn call_shared(
         &self,
         to: u64,

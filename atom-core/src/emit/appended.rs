@@ -2,7 +2,7 @@
 //!
 //! Self-extracting archives, bundled scripts and the like read their own file. They find what
 //! they look for from the file's end, from the end of the section table or by an offset from the
-//! start. The original file stays where it is in the output, which serves the last; a copy behind
+//! start. The original file stays where it is in the output, which serves the last; a copy after it
 //! the new section table, at the very end, serves the others.
 
 use object::Endianness;
@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 
 use crate::image::Image;
 
-/// The bytes behind everything that the headers describe; empty if these are only zeros.
+/// The bytes after everything that the headers describe; empty if these are only zeros.
 pub(super) fn find(image: &Image) -> &[u8] {
     let file: &[u8] = &image.file;
     let rest = described(file).and_then(|end| file.get(usize::try_from(end).ok()?..));

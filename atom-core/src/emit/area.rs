@@ -1,7 +1,7 @@
 //! The file of the area that the objects of a process share; see [`crate::layout::Area`].
 //!
 //! Its addresses are fixed, so everything in it is relocated here, but for the two functions that make
-//! the calls at the program's start and end: these lie in the program interpreter, whose start-up code
+//! the calls at the program's start and end: these are in the program interpreter, whose start-up code
 //! adds its own load bias to their addresses.
 
 use std::mem::offset_of;

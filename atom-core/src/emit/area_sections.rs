@@ -3,7 +3,7 @@
 //! Nothing at run time needs them: the program interpreter maps the file's two parts by their offsets. The
 //! file begins with the tool's own ELF header, as the tool's read-only part does. Here the header becomes
 //! the header of an executable file at fixed addresses (`ET_EXEC`), whose program headers, sections and
-//! symbols lie behind the last part, where no process maps them.
+//! symbols are after the last part, where no process maps them.
 
 use std::ops::Range;
 

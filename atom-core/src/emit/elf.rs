@@ -659,7 +659,7 @@ impl<'a> Writer<'a> {
     /// True if the kernel's place for the heap depends on the new segments and no code can have
     /// used the heap before the start-up code runs. musl's loader allocates from the heap. Its
     /// later requests to the kernel name the address where it left off, and the kernel would refuse
-    /// them after a move. Memory from musl's `malloc` does not lie there, so only `sbrk(0)` shows
+    /// them after a move. Memory from musl's `malloc` is not there, so only `sbrk(0)` shows
     /// the difference.
     fn moves_heap(&self) -> bool {
         let loader_uses_heap = self.loader().is_some_and(|l| l != LoaderFamily::Glibc);

@@ -53,13 +53,13 @@ impl Facts {
         u64::from_le_bytes(bytes.expect("eight bytes"))
     }
 
-    /// Writes the address of what lies at an offset.
+    /// Writes the address of what is at an offset.
     fn put_address(&mut self, at: usize, offset: usize) {
         self.put(at, offset as u64);
         self.relocs.push(at as u32);
     }
 
-    /// Writes a `StrRef` to text, which is added with a null behind it.
+    /// Writes a `StrRef` to text, which is added with a null after it.
     fn put_text(&mut self, at: usize, text: &[u8]) {
         let place = self.add(&[text, b"\0"].concat());
         self.put_address(at, place);
@@ -171,7 +171,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Adds where the objects' images end and where the tables by which the runtime looks up addresses lie, which is
+    /// Adds where the objects' images end and where the tables by which the runtime looks up addresses are, which is
     /// known when all is placed.
     pub fn put_places(&mut self, all: &[Places]) {
         let table = |field: usize| self.number(field) as usize;

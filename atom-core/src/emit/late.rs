@@ -38,7 +38,7 @@ pub struct Addition<'a> {
     pub end: u64,
 }
 
-/// Size in bytes of what stands before the data.
+/// Size in bytes of what is before the data.
 pub const HEAD: u64 = size_of::<LateInfo>().next_multiple_of(64) as u64;
 
 /// Writes the file. It is mapped at `own.rw`.
@@ -142,7 +142,7 @@ fn words(addition: &Addition<'_>) -> Vec<[u64; 2]> {
     for (old, new) in &replaced.records {
         let pointer = u64::from_le_bytes(shared.data.read(*new as usize));
         let count = u64::from_le_bytes(shared.data.read(*new as usize + 8));
-        // A routine that reads the record meanwhile finds the old contents, with the new number of elements behind them
+        // A routine that reads the record meanwhile finds the old contents, with the new number of elements after them
         // at most.
         words.push([data(*old) + 8, count]);
         words.push([data(*old), area.data + pointer]);

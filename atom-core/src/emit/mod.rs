@@ -1,6 +1,6 @@
 //! The output file: the original with pads, and new segments far from it.
 //!
-//! [`Placement`](crate::layout::Placement) has the addresses of everything behind the new text.
+//! [`Placement`](crate::layout::Placement) has the addresses of everything after the new text.
 //! [`write()`] puts the file together:
 //!
 //! - one read-execute segment: start-up code, new text, exception tables,
@@ -10,7 +10,7 @@
 //!
 //! Nothing of the original file moves. Its program header table keeps its
 //! place if entries can be spared, its dynamic section if it has spare tags.
-//! [`crate::layout::Region`] decides where the new segments lie.
+//! [`crate::layout::Region`] decides where the new segments are.
 
 mod appended;
 pub mod area;

@@ -1,4 +1,4 @@
-//! The output file as it will be written: parts that lie beside each other and
+//! The output file as it will be written: parts that are beside each other and
 //! small changes of them.
 //!
 //! The largest parts are the original file, which is mapped, and the new text, which is encoded
@@ -188,7 +188,7 @@ impl<'a> Output<'a> {
 /// Makes an output piece by piece.
 struct Windows<'o, 'a> {
     output: &'o Output<'a>,
-    /// Parts that do not lie wholly before `start`.
+    /// Parts that are not wholly before `start`.
     parts: &'o [(u64, Part<'a>)],
     changes: &'o [(u64, u32, u32)],
     start: u64,
@@ -204,7 +204,7 @@ impl<'o, 'a> Windows<'o, 'a> {
         }
     }
 
-    /// The next piece, in the storage of `window`; `None` behind the last one.
+    /// The next piece, in the storage of `window`; `None` after the last one.
     fn next(&mut self, mut window: Vec<u8>) -> io::Result<Option<Window>> {
         let start = self.start;
         if start >= self.output.len {

@@ -227,7 +227,7 @@ fn symbols<'a>(
     symbols.append(table, out)
 }
 
-/// Where new text lies below the image, the addresses of the program headers
+/// Where new text is below the image, the addresses of the program headers
 /// are shifted, and a debugger takes these for the file's: all others follow.
 fn shift_sections(facts: &Facts, table: &mut Table) {
     for header in &mut table.headers {

@@ -2,13 +2,13 @@
 //!
 //! It moves the heap's start back to where it would be without the new
 //! segments, relocates the writable part of the new segments and starts the
-//! runtime. The kernel places the heap behind the highest segment, with a
+//! runtime. The kernel places the heap after the highest segment, with a
 //! random offset that is kept exactly; `prctl(PR_SET_MM, PR_SET_MM_MAP)` puts
 //! it back. All fields of that call but the heap's are what the kernel set for
 //! the original image; they are known from the program headers and from the
 //! strings on the process stack, so no file of /proc is needed. Where the call
 //! is refused, the program runs all the same. The heap is not touched where the
-//! new segments lie below the image, as they do not displace it then, nor where
+//! new segments are below the image, as they do not displace it then, nor where
 //! a loader other than glibc's may have used it already.
 //!
 //! The hook at the entry point also corrects the auxiliary vector: `AT_ENTRY`
@@ -140,7 +140,7 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     a.set_label(&mut entry)?;
     begin_program(&mut a, init, facts)?;
 
-    // (argc, argv, envp): argv stands behind argc on the process stack.
+    // (argc, argv, envp): argv is after argc on the process stack.
     a.set_label(&mut preinit)?;
     match facts.init {
         None => {
@@ -221,7 +221,7 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     Ok(start)
 }
 
-/// The code at the entry point. It starts the runtime, then goes on at the original's entry point.
+/// The code at the entry point. It starts the runtime, then continues at the original's entry point.
 fn begin_program(
     a: &mut CodeAssembler,
     init: CodeLabel,
@@ -245,7 +245,7 @@ fn begin_program(
     a.jmp(facts.entry)
 }
 
-/// The function at `DT_INIT` of a library. It starts the runtime, then goes on at the original's function
+/// The function at `DT_INIT` of a library. It starts the runtime, then continues at the original's function
 /// `theirs`, if there is one, with the arguments of both.
 fn begin_library(
     a: &mut CodeAssembler,
@@ -339,7 +339,7 @@ fn rows(facts: &StartFacts, code: &[u8], functions: &[u64]) -> Rows {
         if depth != old && !framed {
             rows.below(next, depth);
         }
-        // While the original DT_FINI runs, its return address lies elsewhere. Unwinders
+        // While the original DT_FINI runs, its return address is elsewhere. Unwinders
         // come here from the call's end, and count from there.
         if depth < 0 && old >= 0 {
             const CALL: u64 = 5;
@@ -351,7 +351,7 @@ fn rows(facts: &StartFacts, code: &[u8], functions: &[u64]) -> Rows {
     rows
 }
 
-/// rdi: the process stack at argc. The auxiliary vector stands behind the
+/// rdi: the process stack at argc. The auxiliary vector is after the
 /// environment: pairs of a tag and a value, the last with tag 0.
 fn correct_vector(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
     const AT_PHDR: i32 = 3;
@@ -456,7 +456,7 @@ fn restore_heap(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Resul
     a.mov(eax, SYS_BRK)?;
     a.xor(edi, edi)?;
     a.syscall()?;
-    // Only a heap that the kernel placed behind the new segments is moved.
+    // Only a heap that the kernel placed after the new segments is moved.
     address_of(a, Register::RCX, facts.new_end)?;
     a.sub(rax, rcx)?;
     a.jb(skip)?;
@@ -489,7 +489,7 @@ fn restore_heap(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Resul
         a.mov(rdi, qword_ptr(rsi))?;
         a.test(rdi, rdi)?;
         a.jne(strings)?;
-        // No environment: an empty range behind the arguments.
+        // No environment: an empty range after the arguments.
         a.mov(rdi, qword_ptr(rsp + 64))?;
         a.mov(qword_ptr(rsp + slot), rdi)?;
         a.jmp(empty)?;

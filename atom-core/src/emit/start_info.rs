@@ -11,7 +11,7 @@ use crate::plan::Totals;
 pub(super) struct StartWords<'a> {
     /// The tool's code and data.
     pub analysis: &'a AnalysisImage,
-    /// Address at which the tool's address 0 lies.
+    /// Address at which the tool's address 0 is.
     pub base: u64,
     /// Address of the plan's data.
     pub data: u64,
@@ -90,7 +90,7 @@ impl StartWords<'_> {
         words
     }
 
-    /// The word with the address of what lies at an offset in the data.
+    /// The word with the address of what is at an offset in the data.
     fn in_data(&self, offset: Option<u32>) -> (u64, bool) {
         match offset {
             Some(offset) => (self.data + u64::from(offset), true),

@@ -1,7 +1,7 @@
 //! The start-up code of a process whose objects are all instrumented.
 //!
-//! It stands at the entry point of the rewritten program interpreter, where the kernel starts the
-//! process. It maps the area that the objects share, starts the runtime, and goes on at the
+//! It is at the entry point of the rewritten program interpreter, where the kernel starts the
+//! process. It maps the area that the objects share, starts the runtime, and continues at the
 //! interpreter's own entry point. ABI: at the entry point `rsp` points at argc; no other register holds
 //! anything, but all are kept.
 
@@ -45,7 +45,7 @@ pub(super) struct ProcessStart<'a> {
 /// Assembles the start-up code.
 pub(super) fn assemble(facts: &ProcessStart<'_>) -> Result<StartCode> {
     let fail = |reason: String| Error::new(DOING, reason).file(&facts.area.file);
-    // The path and the message follow the code, which has the same size wherever they lie.
+    // The path and the message follow the code, which has the same size wherever they are.
     let assemble =
         |path, message| assemble_inner(facts, path, message).map_err(|e| fail(e.to_string()));
     let size = assemble(facts.address, (facts.address, 0))?.0.len() as u64;
@@ -122,7 +122,7 @@ fn assemble_inner(
     a.mov(eax, libc::SYS_close as u32)?;
     a.mov(rdi, r13)?;
     a.syscall()?;
-    // The two functions lie in this object.
+    // The two functions are in this object.
     address_of(&mut a, Register::RBX, facts.address)?;
     a.mov(rcx, facts.address)?;
     a.sub(rbx, rcx)?;

@@ -11,7 +11,7 @@ use super::tables::{NewSection, SH_INFO, SH_LINK, Table, field};
 /// Size in bytes of a symbol.
 pub(super) const SYMBOL: usize = 24;
 
-/// What stands in front of the name of the original's function if that has moved.
+/// What is in front of the name of the original's function if that has moved.
 const ORIGINAL: &[u8] = b"original.";
 
 /// A symbol table: a file's symbols, if it had any, and new ones after them.
@@ -112,7 +112,7 @@ impl<'n> Symbols<'n> {
         self.bytes.extend(size.to_le_bytes());
     }
 
-    /// Adds the tool's functions. `base` is the address at which the tool's address 0 lies, `section` the
+    /// Adds the tool's functions. `base` is the address at which the tool's address 0 is, `section` the
     /// index of the section of its code.
     pub fn add_analysis(&mut self, analysis: &'n AnalysisImage, base: u64, section: usize) {
         let is_code = |symbol: &&Symbol| symbol.is_function && symbol.address < analysis.data_start;

@@ -386,7 +386,7 @@ impl<'d, 'i> Builder<'d, 'i> {
     }
 }
 
-/// Where the unit at `offset` ends: its length stands first, in 4 bytes, or in
+/// Where the unit at `offset` ends: its length is first, in 4 bytes, or in
 /// 8 after a mark of all ones. `None` at the section's end or past it.
 fn unit_end(data: &[u8], offset: usize) -> Option<usize> {
     let rest = data.get(offset..)?;

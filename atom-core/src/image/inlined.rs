@@ -44,7 +44,7 @@ impl Deref for Bytes {
     }
 }
 
-// SAFETY: the bytes lie in a mapping or in a slice behind an `Arc`. They do not move with the
+// SAFETY: the bytes are in a mapping or in a slice after an `Arc`. They do not move with the
 // value, and a clone refers to the same bytes.
 unsafe impl StableDeref for Bytes {}
 // SAFETY: as above.

@@ -2,7 +2,7 @@
 //!
 //! A C label leaves no symbol; debug information has an entry for it
 //! (`DW_TAG_label`) with its name and the line where it is declared. The entry
-//! of an inlined function's label stands in the function's abstract tree, and
+//! of an inlined function's label is in the function's abstract tree, and
 //! copies refer to it. All entries of the program are read, once, when a tool
 //! asks; what cannot be read is left out.
 
@@ -159,7 +159,7 @@ impl Found {
     }
 }
 
-/// The name of a function, which may stand in the entry that its entry refers to.
+/// The name of a function, which may be in the entry that its entry refers to.
 fn function_name(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,

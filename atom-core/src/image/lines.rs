@@ -26,9 +26,9 @@ pub struct SourceFrame {
     pub column: u32,
 }
 
-/// Source lines that stand elsewhere than in debug information.
+/// Source lines that are elsewhere than in debug information.
 pub trait LineSource {
-    /// The lines by address, each up to the next one's start, and the address behind the last.
+    /// The lines by address, each up to the next one's start, and the address after the last.
     fn rows(&self) -> (Vec<SourceRow<'_>>, u64);
 }
 

@@ -59,7 +59,7 @@ impl Segment {
     }
 }
 
-/// A program header as it stands in the file.
+/// A program header as it is in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramHeader {
     /// `PT_*`.
@@ -110,7 +110,7 @@ impl Section {
 /// A symbol of `.symtab` or `.dynsym`.
 #[derive(Clone, Debug)]
 pub struct Symbol {
-    /// Name as it stands in the table.
+    /// Name as it is in the table.
     pub name: String,
     /// Virtual address; 0 for an import.
     pub address: u64,
@@ -152,7 +152,7 @@ pub struct Image {
     pub file: std::sync::Arc<memmap2::Mmap>,
     /// Kind of the object.
     pub kind: ObjectKind,
-    /// True for a shared object that is instrumented alone, without the process that loads it. The runtime lies
+    /// True for a shared object that is instrumented alone, without the process that loads it. The runtime is
     /// in it, and starts with its initialisers.
     pub is_lone: bool,
     /// Entry point; a shared object may have none.
@@ -185,7 +185,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// True for an object in which the runtime lies and which the dynamic loader starts: a dynamic program, or a
+    /// True for an object in which the runtime is and which the dynamic loader starts: a dynamic program, or a
     /// shared object, that is instrumented alone.
     pub fn is_started_by_loader(&self) -> bool {
         self.kind.is_dynamic_program() || self.is_lone
@@ -246,7 +246,7 @@ impl Image {
         })
     }
 
-    /// True if the address lies in an executable segment's file contents.
+    /// True if the address is in an executable segment's file contents.
     pub fn is_code(&self, address: u64) -> bool {
         // This test rejects most numbers in data.
         if !(self.base..self.end).contains(&address) {

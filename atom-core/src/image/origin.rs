@@ -5,7 +5,7 @@
 //! folder of the running file there, as `/proc/self/exe` leads to it, without symbolic links. An
 //! output in another folder would find other libraries, or none.
 //!
-//! So the output gets a copy of the string table behind whose strings the expanded ones stand.
+//! So the output gets a copy of the string table after whose strings the expanded ones are.
 //! Offsets of the other strings stay as they are: symbols, versions and names of libraries are
 //! found by them.
 
@@ -34,7 +34,7 @@ const SPELLINGS: [&[u8]; 2] = [b"$ORIGIN", b"${ORIGIN}"];
 /// A string table that replaces the program's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Strings {
-    /// The program's strings, and new ones behind them.
+    /// The program's strings, and new ones after them.
     pub bytes: Vec<u8>,
     /// Entries of [`Image::dynamic`] whose strings are new: index, and offset of the string.
     pub changed: Vec<(usize, u64)>,
@@ -78,10 +78,10 @@ impl Image {
     }
 
     /// Lets the output of a dynamic program look for libraries where the program does, whose file
-    /// lies in `folder`: an absolute path without symbolic links.
+    /// is in `folder`: an absolute path without symbolic links.
     ///
     /// # Errors
-    /// The reason if the folder's name cannot stand in a search path.
+    /// The reason if the folder's name cannot be in a search path.
     pub fn expand_origin(&mut self, folder: &Path) -> Result<(), &'static str> {
         let folder = folder.as_os_str();
         let expanded: Vec<(usize, Vec<u8>)> = self

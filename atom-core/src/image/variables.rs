@@ -1,4 +1,4 @@
-//! Where variables of the source lie, from debug information.
+//! Where variables of the source are, from debug information.
 //!
 //! A tool that counts accesses to a data structure needs the structure's address and size, and the
 //! addresses and sizes of its parts: `table.head[3].next`. The symbol table has neither parts, nor
@@ -16,7 +16,7 @@ use gimli::{
 use super::Image;
 use super::debug::{Slice, with_dwarf};
 
-/// Where a variable lies.
+/// Where a variable is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// At this virtual address.
@@ -385,7 +385,7 @@ impl<'a, 'd> Reading<'a, 'd> {
                 }
                 (Operation::FrameOffset { offset }, None) => self.in_frame(unit, function, offset),
                 (Operation::TLS, _) => Place::ThreadLocal,
-                // An offset in the thread's storage stands in front of the operation.
+                // An offset in the thread's storage is in front of the operation.
                 (Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. }, None) => {
                     Place::Moving
                 }

@@ -69,7 +69,7 @@ fn encode(found: &[Access]) -> Vec<u8> {
     bytes
 }
 
-/// Adds the accesses in a part of a snippet that lies at an offset of the new text.
+/// Adds the accesses in a part of a snippet that is at an offset of the new text.
 fn put(plan: &Plan, snippet: &Snippet, part: std::ops::Range<u32>, at: u32, found: &mut Found) {
     for access in plan.accesses_of(snippet) {
         let offset = access.at - snippet.code.start;
@@ -82,7 +82,7 @@ fn put(plan: &Plan, snippet: &Snippet, part: std::ops::Range<u32>, at: u32, foun
     }
 }
 
-/// Adds the accesses of snippets that lie one behind the other; returns the offset behind them.
+/// Adds the accesses of snippets that are one after the other; returns the offset after them.
 fn put_all(plan: &Plan, insertions: &[Insertion], mut at: u32, found: &mut Found) -> u32 {
     for insertion in insertions {
         let snippet = &plan.snippets[insertion.snippet as usize];
@@ -119,7 +119,7 @@ fn of_proc(moved: &Moved<'_>, proc: ProcId, start: u32) -> Found {
     found
 }
 
-/// The accesses in front of instructions, behind them, and on the way to other places.
+/// The accesses in front of instructions, after them, and on the way to other places.
 fn in_line(
     cfg: &Cfg,
     plan: &Plan,

@@ -1,10 +1,10 @@
 //! The area that all objects of an instrumented process share.
 //!
 //! It holds the tool's code and data and the data of the calls, once, at fixed addresses below 2 GiB: so
-//! inserted code of any object, wherever the object is mapped, names what lies there by 32-bit addresses,
+//! inserted code of any object, wherever the object is mapped, names what is there by 32-bit addresses,
 //! and needs no relocation. Nothing else has addresses there: the kernel maps position-independent
 //! objects far above, so for these the area ends where the first 2 GiB end. A program at fixed addresses
-//! usually begins at 4 MiB, with its heap and then its new text behind it: the area ends where the new text
+//! usually begins at 4 MiB, with its heap and then its new text after it: the area ends where the new text
 //! begins, as far from the heap as possible.
 //!
 //! In its file the area has two parts, each mapped as a whole: what is only read and executed (the tool's
@@ -31,7 +31,7 @@ const END: u64 = 0x7fff_0000;
 /// Lowest start of an area for position-independent objects, out of the way of small addresses.
 const LOWEST: u64 = 0x1000_0000;
 
-/// Bytes behind a program at fixed addresses in which the kernel chooses the heap's start.
+/// Bytes after a program at fixed addresses in which the kernel chooses the heap's start.
 const HEAP_STARTS: u64 = 0x4000_0000;
 
 /// Bytes of addresses for added libraries' files in a process that has most of the first 2 GiB for the area.
@@ -86,7 +86,7 @@ pub struct Area {
     pub loader: PathBuf,
     /// The runtime's `start`.
     pub runtime: u64,
-    /// Start of what is only read and executed: the address at which the tool's address 0 lies.
+    /// Start of what is only read and executed: the address at which the tool's address 0 is.
     pub start: u64,
     /// Start of what is written.
     pub rw: u64,
@@ -98,7 +98,7 @@ pub struct Area {
     pub routines: Vec<u64>,
     /// The `StartInfo`.
     pub info: u64,
-    /// What the runtime is told of the process, behind the `StartInfo`.
+    /// What the runtime is told of the process, after the `StartInfo`.
     pub facts: u64,
     /// End of the area.
     pub end: u64,

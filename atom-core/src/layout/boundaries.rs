@@ -81,7 +81,7 @@ struct Record {
     is_open: bool,
     /// Something else than the next instruction follows.
     is_ended: bool,
-    /// The state behind it is the original's.
+    /// The state after it is the original's.
     flows: bool,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct Moved<'a> {
     pub describes: bool,
 }
 
-/// The bytes of the table, which will lie at `address`, behind the new text.
+/// The bytes of the table, which will be at `address`, after the new text.
 pub(super) fn table(moved: &Moved<'_>, address: u64) -> Vec<u8> {
     let cfg = moved.cfg;
     let all: Vec<Vec<u8>> = (0..moved.procs.len())

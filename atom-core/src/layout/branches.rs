@@ -70,7 +70,7 @@ fn of_calls_at_home<'a>(
         })
 }
 
-/// Where the 32-bit displacement of a direct call or jump stands, if no other
+/// Where the 32-bit displacement of a direct call or jump is, if no other
 /// instruction has a part in its bytes, and the target.
 fn displacement(image: &Image, cfg: &Cfg, id: InstId) -> Option<(u64, u64)> {
     let inst = cfg.inst(id);

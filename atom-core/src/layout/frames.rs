@@ -1,5 +1,5 @@
 //! Facts about inserted code for the unwind tables: where it moves the stack pointer, and to which
-//! original address code belongs that stands apart from its block.
+//! original address code belongs that is apart from its block.
 
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ impl Frames<'_> {
     }
 
     /// True if several frame descriptions cover a procedure, as in assembly (`clone`, `setcontext`), or one covers a part
-    /// of it. The code that stands apart then gets descriptions of its own.
+    /// of it. The code that is apart then gets descriptions of its own.
     fn is_divided(&self, proc: ProcId) -> bool {
         let (proc, fdes) = (self.cfg.proc(proc), &self.unwind.fdes);
         let next = fdes.partition_point(|f| f.start <= proc.start);
@@ -128,7 +128,7 @@ impl Frames<'_> {
         }
     }
 
-    /// All code of a procedure that stands apart.
+    /// All code of a procedure that is apart.
     fn all_apart(&self, proc: ProcId, range: &MovedRange) -> Inserted {
         let mut found = Inserted::default();
         self.apart(proc, range, &mut found);
@@ -206,7 +206,7 @@ impl Frames<'_> {
         pc == proc.start && !is_part && proc.kind != ProcKind::Plt && is_called
     }
 
-    /// The instructions of a procedure that lie in a range.
+    /// The instructions of a procedure that are in a range.
     fn insts(&self, proc: ProcId, range: &MovedRange) -> Range<usize> {
         let insts = self.cfg.proc_insts(proc);
         let first = |old: u64| {
@@ -243,7 +243,7 @@ impl Frames<'_> {
         self.pushed_returns(proc, insts, out);
     }
 
-    /// Whether any of the snippets, which lie one behind the other, moves the stack pointer or makes a call.
+    /// Whether any of the snippets, which are one after the other, moves the stack pointer or makes a call.
     fn lowers(&self, insertions: &[Insertion]) -> bool {
         let snippet = |i: &Insertion| &self.plan.snippets[i.snippet as usize];
         let (Some(first), Some(last)) = (insertions.first(), insertions.last()) else {

@@ -44,21 +44,21 @@ impl Bits {
         })
     }
 
-    /// True if the whole range lies inside and all of its bits are set.
+    /// True if the whole range is inside and all of its bits are set.
     fn all(&self, at: usize, len: usize) -> bool {
         at + len <= self.len
             && Self::words(at, at + len)
                 .all(|(word, mask)| self.words[word].load(Relaxed) & mask == mask)
     }
 
-    /// Sets the bits of a range that lie inside; other threads may set bits at the same time.
+    /// Sets the bits of a range that are inside; other threads may set bits at the same time.
     fn set(&self, at: usize, len: usize) {
         for (word, mask) in Self::words(at, (at + len).min(self.len)) {
             self.words[word].fetch_or(mask, Relaxed);
         }
     }
 
-    /// Sets or clears the bits of a range that lie inside.
+    /// Sets or clears the bits of a range that are inside.
     fn put(&mut self, at: usize, len: usize, value: bool) {
         for (word, mask) in Self::words(at, (at + len).min(self.len)) {
             let word = self.words[word].get_mut();
@@ -97,7 +97,7 @@ pub(crate) struct Free {
 }
 
 impl Free {
-    /// The bytes of all procedures that move, and the padding between and behind
+    /// The bytes of all procedures that move, and the padding between and after it
     /// their instructions.
     pub(crate) fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
         let free = Self {
@@ -136,7 +136,7 @@ impl Free {
             let end = cfg.inst_end(cfg.block(b).last());
             set(cfg.block_pc(b), end);
             covered = covered.max(end);
-            // Padding between blocks and behind the last.
+            // Padding between blocks and after the last.
             let next = blocks.peek().map_or(next_proc, |b| cfg.block_pc(*b));
             if covered >= next {
                 continue;
@@ -160,7 +160,7 @@ impl Free {
         self.set(run.0, run.1);
     }
 
-    /// Sets the bytes that lie in the executable range of the first byte.
+    /// Sets the bytes that are in the executable range of the first byte.
     fn set(&self, start: u64, end: u64) {
         if let Some((first, bits)) = self.regions.range(..=start).next_back() {
             bits.set((start - first) as usize, (end - start) as usize);
@@ -212,7 +212,7 @@ impl Free {
             .find(|a| self.is_free(*a, JMP_LEN))
     }
 
-    /// Takes an island for a two-byte jump at `from`. Where many landings stand close together no
+    /// Takes an island for a two-byte jump at `from`. Where many landings are close together no
     /// island is in reach. The jump then leads over other two-byte jumps, upwards or downwards. The
     /// result are the addresses of these jumps and, as the last, the address of the island.
     pub(crate) fn take_route(&mut self, from: u64) -> Option<Vec<u64>> {

@@ -1,4 +1,4 @@
-//! The new text as Go's tables describe it: where the program's instructions lie, and where
+//! The new text as Go's tables describe it: where the program's instructions are, and where
 //! inserted code.
 
 use crate::ids::InstId;
@@ -27,7 +27,7 @@ impl Frames<'_> {
         moved
     }
 
-    /// The pieces of a procedure that stand in the order of its instructions.
+    /// The pieces of a procedure that are in the order of its instructions.
     fn pieces_in_line(&self, procedure: &MovedProcedure, out: &mut Vec<Segment>) {
         let (cfg, plan, layout) = (self.cfg, self.plan, self.layout);
         let Some(proc) = layout.moved_proc_at(cfg, procedure.old) else {
@@ -61,7 +61,7 @@ impl Frames<'_> {
             let new = label + u64::from(snippets_size(plan, before));
             add(new, old, false);
             let end = new + u64::from(layout.form_size(cfg, proc, inst));
-            // What holds behind an instruction holds in front of the next one.
+            // What holds after an instruction holds in front of the next one.
             let next = match old_end < procedure.old_end {
                 true => old_end,
                 false => old,
@@ -78,7 +78,7 @@ impl Frames<'_> {
         }
     }
 
-    /// True if a thread may be interrupted behind the first instruction of a snippet.
+    /// True if a thread may be interrupted after the first instruction of a snippet.
     fn has_inside(&self, insertions: &[Insertion]) -> bool {
         insertions.iter().any(|insertion| {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
@@ -89,7 +89,7 @@ impl Frames<'_> {
         })
     }
 
-    /// Pieces of code that stands apart from its block.
+    /// Pieces of code that is apart from its block.
     fn pieces_apart(&self, procedure: &MovedProcedure, strays: &[Stray], out: &mut Vec<Segment>) {
         let (plan, layout) = (self.plan, self.layout);
         let Some(proc) = layout.moved_proc_at(self.cfg, procedure.old) else {

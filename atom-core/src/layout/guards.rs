@@ -3,7 +3,7 @@
 //!
 //! A guard compares the thread pointer, which the C libraries keep at fs:0, with
 //! the owner of the block that the gs base names (see `atom_abi::ThreadBlock`).
-//! The two nearly always agree. A *light* guard changes r11 and the flags: it stands at the entry
+//! The two nearly always agree. A *light* guard changes r11 and the flags: it is at the entry
 //! of a procedure that does not read them, and whose red zone is unused there. A *clean* guard
 //! changes no register and keeps the red zone.
 
@@ -24,7 +24,7 @@ pub(crate) struct GuardPlace {
     pub address: u64,
 }
 
-/// Places the guards of the pads that lead to `blocks`, from `cursor` on, and moves `cursor` behind
+/// Places the guards of the pads that lead to `blocks`, from `cursor` on, and moves `cursor` after it
 /// them.
 pub(crate) fn place(
     plan: &Plan,
@@ -87,7 +87,7 @@ impl Layout {
         Some(self.guards[at].address)
     }
 
-    /// Address of the moved block to which a pad leads, behind the guard if there is one.
+    /// Address of the moved block to which a pad leads, after the guard if there is one.
     pub(crate) fn behind_guard(&self, cfg: &Cfg, block: BlockId) -> u64 {
         let proc = cfg.block(block).proc;
         if cfg.block_pc(block) == cfg.proc(proc).start {

@@ -5,11 +5,11 @@
 //! the original return address, and a pad there leads back to the new text. Calls and returns stay paired, so the
 //! processor predicts the returns.
 //!
-//! A call cannot stay if its bytes are needed for a pad: it is a landing itself, or stands directly behind another
+//! A call cannot stay if its bytes are needed for a pad: it is a landing itself, or is directly after another
 //! call. Such a call is *pushed*: code in the new text makes a call, replaces the pushed address by the
 //! original return address, and jumps to the callee.
 //!
-//! In a few places neither works: the address behind the call is a landing for other reasons, too, and may need other code than the
+//! In a few places neither works: the address after the call is a landing for other reasons, too, and may need other code than the
 //! return.
 
 use crate::cfg::{Cfg, Returns, Succ};
@@ -83,7 +83,7 @@ impl Homes {
                 let is_landing = landings
                     .binary_search_by_key(&address, |l| l.address)
                     .is_ok();
-                // Behind a call that never returns there may be no code.
+                // After a call that never returns there may be no code.
                 let leaves = cfg.succs(b).iter().any(goes_out) && cfg.inst_at(address).is_some();
                 let is_shared = call.returns && is_landing || leaves;
                 match is_shared || overlaps(cfg, inst) {
@@ -158,7 +158,7 @@ impl Homes {
         changed
     }
 
-    /// The addresses behind the calls to which control comes back.
+    /// The addresses after the calls to which control comes back.
     pub(crate) fn landings(&self) -> impl Iterator<Item = Landing> + '_ {
         self.calls.iter().filter(|c| c.returns).map(|c| c.landing)
     }

@@ -5,7 +5,7 @@
 //!
 //! [`Region`] says which addresses the new segments get, [`Sites`] which bytes of the
 //! original text become jumps to the new text. [`Layout`] fixes the size and the address of
-//! every moved instruction, and [`Placement`] those of what lies behind the new text: exception
+//! every moved instruction, and [`Placement`] those of what is after the new text: exception
 //! tables, the tool's code and data. No address changes from then on.
 
 use crate::cfg::seeds::FrameFacts;
@@ -119,7 +119,7 @@ pub struct Options<'a> {
     pub extra: Extra,
     /// The region for the new segments, if it is not the usual one.
     pub region: Option<Region>,
-    /// The area of the process, if the tool lies there.
+    /// The area of the process, if the tool is there.
     pub area: Option<&'a Area>,
 }
 

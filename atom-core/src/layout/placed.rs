@@ -8,7 +8,7 @@ use crate::plan::Plan;
 
 use super::{Area, Layout, MovedSet, Options, Placement, Sites};
 
-/// An object, what is inserted into it, and where all of that lies: everything that the
+/// An object, what is inserted into it, and where all of that is: everything that the
 /// later stages need to write the output. No address changes any more.
 pub struct Placed<'a> {
     /// The original.
@@ -17,11 +17,11 @@ pub struct Placed<'a> {
     pub plan: &'a Plan,
     /// The tool's code and data, if there is a tool.
     pub analysis: Option<&'a AnalysisImage>,
-    /// The area of the process, if the tool lies there and not in this object.
+    /// The area of the process, if the tool is there and not in this object.
     pub area: Option<&'a Area>,
     /// The new text.
     pub layout: Layout,
-    /// The addresses behind the new text.
+    /// The addresses after the new text.
     pub placement: Placement,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Placed<'a> {
                 placement,
             })
         };
-        // In a program at fixed addresses the area, if there is one, lies below the usual region.
+        // In a program at fixed addresses the area, if there is one, is below the usual region.
         let is_free = image.kind.is_position_independent() || options.area.is_none();
         let nearer = region.nearer(image).filter(|_| is_free);
         match (place(sites, options), nearer) {

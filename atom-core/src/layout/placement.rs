@@ -1,4 +1,4 @@
-//! Addresses of the parts of the new segments behind the new text.
+//! Addresses of the parts of the new segments after the new text.
 
 use atom_abi::StartInfo;
 use object::elf;
@@ -38,7 +38,7 @@ pub struct Placement {
     /// The program headers that a static program's libc sees; 0 if it sees
     /// those of the file.
     pub libc_headers: u64,
-    /// Address of the analysis image: the address at which the tool's address 0 lies.
+    /// Address of the analysis image: the address at which the tool's address 0 is.
     pub analysis: u64,
     /// End of the read-execute segment.
     pub rx_end: u64,
@@ -74,7 +74,7 @@ pub struct Anchors<'a> {
     pub analysis: u64,
     /// Address of the plan's data.
     pub data: u64,
-    /// The area of the process, if the tool lies there.
+    /// The area of the process, if the tool is there.
     pub area: Option<&'a Area>,
 }
 
@@ -90,7 +90,7 @@ impl Cursor {
 }
 
 impl Placement {
-    /// Places everything behind the text of `layout`.
+    /// Places everything after the text of `layout`.
     pub fn new(
         object: &Object<'_>,
         plan: &Plan,
@@ -265,7 +265,7 @@ pub(crate) fn preinit_relocs(image: &Image) -> impl Iterator<Item = &crate::imag
         .filter(move |r| range.contains(&r.address) && r.kind != elf::R_X86_64_RELATIVE)
 }
 
-/// Address behind `cursor` at which the tool's code goes, so that the writable data starts at `data`.
+/// Address after `cursor` at which the tool's code goes, so that the writable data starts at `data`.
 /// A tool's code reaches its data by fixed distances, so both move together.
 fn before_data(
     image: &Image,

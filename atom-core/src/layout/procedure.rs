@@ -89,18 +89,18 @@ impl Form {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcLayout {
     /// For each instruction, the offset of its label from the procedure's
-    /// start; inserted code before the instruction lies behind the label.
+    /// start; inserted code before the instruction is after the label.
     pub labels: Vec<u32>,
     /// For each instruction, its form.
     pub forms: Vec<Form>,
     /// Jumps from a block to the block that it falls through to, if that block does not follow: the
-    /// instruction after which the jump stands, and the original address of its target.
+    /// instruction after which the jump is, and the original address of its target.
     pub bridges: Vec<(InstId, u64)>,
     /// Code for entries in the middle: the block and the offset.
     pub stubs: Vec<(BlockId, u32)>,
     /// Code on the way to a branch's target: the branch and the offset.
     pub taken: Vec<(InstId, u32)>,
-    /// Offset of the cold parts (tails) of inserted code, which stand in the order of insertions.
+    /// Offset of the cold parts (tails) of inserted code, which are in the order of insertions.
     pub tails: u32,
     /// Size of the procedure in bytes.
     pub size: u32,
@@ -122,7 +122,7 @@ struct Piece {
     entry: u32,
     /// Size in bytes from the label to the last instruction.
     inner: u32,
-    /// Size in bytes of the code behind the last instruction.
+    /// Size in bytes of the code after the last instruction.
     behind: u32,
     /// Offset of the label from the procedure's start.
     label: u32,
@@ -324,7 +324,7 @@ impl<'a> ProcBuilder<'a> {
             if Some(b) != last_block && cfg.block_pc(BlockId(b.0 + 1)) == next {
                 continue;
             }
-            // After a call that never returns there may be no block to go on to.
+            // After a call that never returns there may be no block to continue to.
             let goes_on = cfg.succs(b).iter().any(|s| match s {
                 Succ::Fall(_) => true,
                 Succ::Tail(t) => {

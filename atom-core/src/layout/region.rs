@@ -5,14 +5,14 @@
 //!
 //! - A program at fixed addresses, and a position-independent one with a
 //!   program interpreter, is placed by its lowest segment. The new segments
-//!   lie above it, behind a gap in which the heap keeps its place.
+//!   are above it, after a gap in which the heap keeps its place.
 //! - A static position-independent program is placed by the kernel like a
 //!   `mmap` of all of its segments: as high as possible, so that the *end* of
-//!   the highest one is what stays. The new segments lie below it, behind a gap
+//!   the highest one is what stays. The new segments are below it, after a gap
 //!   in which the program's own maps and the vDSO keep their places; the
 //!   heap is elsewhere (the kernel keeps it out of the way of such maps).
 //!
-//! In a static program at unusually high fixed addresses the new segments lie below the image, too:
+//! In a static program at unusually high fixed addresses the new segments are below the image, too:
 //! code above the image could not reach address 0, to which undefined weak symbols resolve.
 //!
 //! Addresses below a position-independent image are negative, that is, they
@@ -32,7 +32,7 @@ use super::GAP;
 /// Usable reach in bytes of a relative operand, a little less than 2 GiB.
 const REACH: u64 = 0x7fff_0000;
 
-/// Lowest address of a high image. Above a high image, behind the gap, little room is left from
+/// Lowest address of a high image. Above a high image, after the gap, little room is left from
 /// which code reaches address 0.
 const HIGH: u64 = 0x1000_0000;
 
@@ -54,7 +54,7 @@ pub struct Region {
     pub start: u64,
     /// Largest size in bytes.
     pub size: u64,
-    /// True if the region lies below the image.
+    /// True if the region is below the image.
     pub is_below: bool,
     /// Value that is added to every address in the file's program headers.
     pub shift: u64,
@@ -64,7 +64,7 @@ pub struct Region {
     pub data: Option<u64>,
 }
 
-/// Distance in bytes from the image if the new segments do not fit behind [`GAP`].
+/// Distance in bytes from the image if the new segments do not fit after [`GAP`].
 const NEAR_GAP: u64 = 0x4400_0000;
 
 /// Addresses that the user wants.
@@ -215,14 +215,14 @@ impl Region {
         Ok(region)
     }
 
-    /// Bytes of the region of a program that certainly lie below 2 GiB.
+    /// Bytes of the region of a program that certainly are below 2 GiB.
     pub fn low_room(&self, image: &Image) -> u64 {
         let is_fixed = !image.kind.is_position_independent() && self.data.is_none();
         let low = (1u64 << 31).saturating_sub(self.start);
         if is_fixed { low.min(self.size) } else { 0 }
     }
 
-    /// A region that starts nearer to the program and has more room. It starts behind the range of
+    /// A region that starts nearer to the program and has more room. It starts after the range of
     /// the heap's random start, but leaves little room for the heap to grow. `None` if `self` is
     /// not the usual region.
     pub fn nearer(&self, image: &Image) -> Option<Self> {

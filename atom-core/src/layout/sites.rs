@@ -1,7 +1,7 @@
 //! Places of pads: which bytes of the original text become jumps to the new text.
 //!
 //! At every original address of moved code that control can reach indirectly
-//! stands a jump to the new text. Five bytes are needed before the next such address; where
+//! is a jump to the new text. Five bytes are needed before the next such address; where
 //! there is no room, a two-byte jump leads to an island of five dead bytes
 //! within reach, over further two-byte jumps if need be. Where even that
 //! does not fit, the original instruction stays: it runs there and flows into
@@ -82,7 +82,7 @@ impl Sites {
         }
     }
 
-    /// Finds a place for each pad, those behind calls at home included.
+    /// Finds a place for each pad, those after calls at home included.
     fn place(
         image: &Image,
         cfg: &Cfg,
@@ -128,7 +128,7 @@ impl Sites {
             .is_ok_and(|i| self.landings[i].call.is_none())
     }
 
-    /// The next address behind this one at which a pad belongs.
+    /// The next address after this one at which a pad belongs.
     pub(crate) fn next_after(&self, address: u64) -> u64 {
         let i = self.landings.partition_point(|l| l.address <= address);
         self.landings.get(i).map_or(u64::MAX, |l| l.address)

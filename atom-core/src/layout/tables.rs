@@ -6,7 +6,7 @@
 //! not even the register that holds the table's address. An entry of a copied relative table is
 //! then the distance from the *original* table to the new target.
 //!
-//! A table is copied only where the load certainly reads this table. Behind the entries that
+//! A table is copied only where the load certainly reads this table. After the entries that
 //! discovery found, further original entries are copied unchanged, so that an index beyond the
 //! known entries goes where it goes in the original.
 
@@ -20,7 +20,7 @@ use crate::plan::{Plan, Position};
 
 use super::MovedSet;
 
-/// Number of entries copied unchanged behind the entries that were found.
+/// Number of entries copied unchanged after the entries that were found.
 const SPARE: usize = 256;
 
 /// A table to be copied.

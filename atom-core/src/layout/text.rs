@@ -95,7 +95,7 @@ impl Layout {
             cursor += if line < 16 { line } else { line & 15 };
             starts.push(cursor);
             cursor = cursor.wrapping_add(u64::from(layout.size));
-            // Go's runtime looks up the address behind a call, which must not be the next procedure's.
+            // Go's runtime looks up the address after a call, which must not be the next procedure's.
             cursor += u64::from(object.unwind.go.is_some());
         }
         for copy in &mut copies {
@@ -159,7 +159,7 @@ impl Layout {
         self.starts[i] + u64::from(self.procs[i].labels[inst.index() - self.first_insts[i]])
     }
 
-    /// New addresses of a block's instructions themselves, behind the code inserted before each.
+    /// New addresses of a block's instructions themselves, after the code inserted before each.
     pub fn copies(&self, plan: &Plan, block: &Block) -> impl Iterator<Item = u64> {
         let i = block.proc.index();
         let first = block.first.index() - self.first_insts[i];
@@ -176,7 +176,7 @@ impl Layout {
     }
 
     /// New address of the first instruction of a procedure that is not before
-    /// an original address: at its start the procedure's entry, behind its last
+    /// an original address: at its start the procedure's entry, after its last
     /// instruction its end. An address inside an instruction (debug information
     /// has those: just before a return address) keeps its distance to the
     /// instruction's end. `None` if the procedure stays.
@@ -237,7 +237,7 @@ impl Layout {
     }
 
     /// Where what holds at an original address of a moved procedure, at which an instruction
-    /// starts or the procedure ends, holds now: behind the instruction before it, if there is one.
+    /// starts or the procedure ends, holds now: after the instruction before it, if there is one.
     pub(crate) fn row_address(
         &self,
         cfg: &Cfg,
@@ -256,7 +256,7 @@ impl Layout {
         before.map_or(Some(label), |i| self.end_of(cfg, plan, proc, i))
     }
 
-    /// New end of an instruction, before what is inserted behind it.
+    /// New end of an instruction, before what is inserted after it.
     pub(crate) fn end_of(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, inst: InstId) -> Option<u64> {
         let i = proc.index();
         let start = self.entry(proc)?;

@@ -38,7 +38,7 @@ pub struct TextBlob {
 }
 
 impl TextBlob {
-    /// The address behind it.
+    /// The address after it.
     pub(crate) fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
@@ -223,7 +223,7 @@ fn sites(object: &Object<'_>, plan: &Plan, layout: &Layout, moved: &[ProcId]) ->
     sites
 }
 
-/// Where the displacement of the direct transfer at a block's end stands.
+/// Where the displacement of the direct transfer at a block's end is.
 fn displacement(
     object: &Object<'_>,
     plan: &Plan,

@@ -73,7 +73,7 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     if proc.is_go {
         return keeps_go(image, cfg, id);
     }
-    // Binding at the first call, which an entry of the PLT may lead to, overwrites what lies below rsp.
+    // Binding at the first call, which an entry of the PLT may lead to, overwrites what is below rsp.
     if proc.kind == ProcKind::Plt {
         return true;
     }
@@ -99,7 +99,7 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
                 return false;
             }
         }
-        // No data below rsp outlives a call. The bytes behind the procedure's last call are often
+        // No data below rsp outlives a call. The bytes after the procedure's last call are often
         // no code at all, because the callee never returns.
         if !ends_in_call && cfg.succs(b).iter().any(|succ| leads_into(cfg, *succ)) {
             return false;

@@ -5,8 +5,8 @@
 //! closure, r14 the goroutine, and xmm15 is zero. A callee may change all others. So at a return of a
 //! function of Go, rdx, r12, r13, r15 and the flags are dead, and all but rdx are dead at its entry.
 //!
-//! Go's runtime goes from goroutine to goroutine with jumps through a saved address, which is a function's entry or lies
-//! behind a call. Both expect no more than an entry does.
+//! Go's runtime goes from goroutine to goroutine with jumps through a saved address, which is a function's entry or is
+//! after a call. Both expect no more than an entry does.
 //!
 //! OCaml's code passes arguments in up to ten general registers, rbx, rbp, r12 and r13 among them.
 //!

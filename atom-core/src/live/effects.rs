@@ -213,7 +213,7 @@ impl EffectsOf {
         }
     }
 
-    /// The effects of the instruction at the start of `bytes`, which lies at `address`.
+    /// The effects of the instruction at the start of `bytes`, which is at `address`.
     pub fn of_bytes(&mut self, inst: &Inst, bytes: &[u8], address: u64) -> Effects {
         let mut known = std::mem::take(&mut self.known);
         let effects = known.of(inst, bytes, || self.of(&decode_again(inst, bytes, address)));

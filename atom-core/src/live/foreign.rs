@@ -30,7 +30,7 @@ const MOST_ROUNDS: usize = 4;
 pub struct Foreign {
     /// The first instruction of the procedure.
     first: usize,
-    /// For each instruction of the procedure whether rsp may be foreign before it, and behind it. Empty if rsp is foreign
+    /// For each instruction of the procedure whether rsp may be foreign before it, and after it. Empty if rsp is foreign
     /// nowhere.
     insts: Vec<[bool; 2]>,
 }
@@ -56,7 +56,7 @@ impl Foreign {
         self.at(inst, 0)
     }
 
-    /// True if rsp may be foreign behind an instruction of the procedure.
+    /// True if rsp may be foreign after an instruction of the procedure.
     pub fn after(&self, inst: InstId) -> bool {
         self.at(inst, 1)
     }
@@ -353,7 +353,7 @@ fn register(instruction: &Instruction, operand: u32) -> Option<u16> {
     register.is_gpr64().then(|| bit(register)).flatten()
 }
 
-/// The word that an instruction accesses, if it lies in a frame or at a known address. `set` is the mask of the registers
+/// The word that an instruction accesses, if it is in a frame or at a known address. `set` is the mask of the registers
 /// whose values come from the stack pointer.
 fn word(set: u16, instruction: &Instruction) -> Option<Word> {
     let is_plain = instruction.memory_index() == Register::None
@@ -367,7 +367,7 @@ fn word(set: u16, instruction: &Instruction) -> Option<Word> {
     is_plain.then(|| (base, instruction.memory_displacement64()))
 }
 
-/// Mask of the registers whose values come from the stack pointer behind an instruction, from the mask `set` before it.
+/// Mask of the registers whose values come from the stack pointer after an instruction, from the mask `set` before it.
 fn after(
     set: u16,
     flow: ControlFlow,
@@ -447,7 +447,7 @@ mod tests {
     use crate::x86::assembler::code_asm::*;
     use crate::x86::{decode_at, flow_of};
 
-    /// For each instruction of straight code whether rsp may be foreign behind it.
+    /// For each instruction of straight code whether rsp may be foreign after it.
     fn foreign(
         write: impl Fn(&mut CodeAssembler) -> std::result::Result<(), crate::x86::assembler::IcedError>,
     ) -> Vec<bool> {

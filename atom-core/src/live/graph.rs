@@ -32,14 +32,14 @@ pub struct BlockInfo {
     /// How the block ends.
     pub end: End,
     /// Distance in blocks back to the first predecessor of the same procedure; 0 if no predecessor
-    /// stands before this block.
+    /// is before this block.
     ahead: u16,
     /// Distance in blocks forward to the last predecessor of the same procedure, plus 1; 0 if all
-    /// predecessors stand before this block.
+    /// predecessors are before this block.
     behind: u16,
 }
 
-/// Distances of this size or larger: the block may lie anywhere in the procedure.
+/// Distances of this size or larger: the block may be anywhere in the procedure.
 const FAR: u16 = u16::MAX;
 
 impl BlockInfo {
@@ -74,7 +74,7 @@ impl BlockInfo {
     }
 
     /// The blocks from this one, whose number in the procedure is `own`, to its last predecessor;
-    /// empty if all predecessors stand before this block. `count` is the number of the procedure's blocks.
+    /// empty if all predecessors are before this block. `count` is the number of the procedure's blocks.
     pub fn comes_again(&self, own: u32, count: u32) -> Span {
         match self.behind {
             0 => Span::default(),

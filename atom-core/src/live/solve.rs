@@ -485,7 +485,7 @@ impl<'a> Solver<'a> {
                         End::TailCall | End::Dispatch => {
                             self.grow_expected(name, self.at_return(p));
                         }
-                        // The next procedure stands there, so the callee does not return.
+                        // The next procedure is there, so the callee does not return.
                         _ if falls_out => {}
                         _ => self.grow_expected(name, after),
                     }

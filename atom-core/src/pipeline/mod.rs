@@ -106,7 +106,7 @@ pub struct Options<'a> {
     pub arguments: &'a [String],
     /// Which code is instrumented.
     pub selection: Selection,
-    /// Where new segments of the program should lie.
+    /// Where new segments of the program should be.
     pub wishes: Wishes,
     /// Procedures that move although they get no calls.
     pub extra: Extra,

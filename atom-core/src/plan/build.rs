@@ -303,7 +303,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The body that can stand in the place of a call.
+    /// The body that can be in the place of a call.
     fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
         let bounds: Vec<_> = values.iter().map(inline::bound).collect();
         self.bodies?.body(routine, &bounds)
@@ -351,7 +351,7 @@ impl Planner<'_> {
         self.counter(part, inst, Position::Taken, counters);
     }
 
-    /// Emits the next counter of an edge if it stands at this place.
+    /// Emits the next counter of an edge if it is at this place.
     fn counter(
         &self,
         part: &mut Part,
@@ -633,7 +633,7 @@ fn may_end(flow: ControlFlow) -> bool {
     )
 }
 
-/// Where inserted code stands at an instruction, and what holds there.
+/// Where inserted code is at an instruction, and what holds there.
 #[derive(Clone, Copy)]
 struct InsertionPoint {
     position: Position,

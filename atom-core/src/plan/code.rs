@@ -51,7 +51,7 @@ pub type Fixup = asm::Fixup<Target>;
 /// The assembler of inserted code.
 pub(super) type Asm = asm::Asm<Target>;
 
-/// Where the tool's code and data lie, as seen from inserted code.
+/// Where the tool's code and data are, as seen from inserted code.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Home {
     /// In the object's own new segments.
@@ -94,7 +94,7 @@ pub struct Snippet {
     pub code: Range<u32>,
     /// Range of [`Plan::fixups`]; offsets count from `code.start`.
     pub fixups: Range<u32>,
-    /// Size of the tail in bytes. The tail is the cold path at the end of the code, and is placed behind
+    /// Size of the tail in bytes. The tail is the cold path at the end of the code, and is placed after it
     /// the procedure. Shared snippets have none.
     pub tail: u32,
     /// Number of changes of frame in the tail; they come last.
@@ -108,7 +108,7 @@ impl Snippet {
     }
 }
 
-/// Position of a snippet at an instruction. Snippets stand in this order.
+/// Position of a snippet at an instruction. Snippets are in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Position {
     /// Before the instruction, only on paths that enter the procedure here from outside.
@@ -249,7 +249,7 @@ pub struct Plan {
     pub calls_by_flow: u64,
     /// Number of calls that the tool added to this object, for the report.
     pub calls_added: u64,
-    /// Number of these calls whose routine stands in line.
+    /// Number of these calls whose routine is in line.
     pub calls_inlined: u64,
 }
 
@@ -262,9 +262,9 @@ pub struct Told<'a> {
     pub unseen: &'a str,
     /// Number of procedures that are not understood.
     pub opaque: u64,
-    /// First words of the command line that follows executed programs, each with a null behind it.
+    /// First words of the command line that follows executed programs, each with a null after it.
     pub follow: &'a [u8],
-    /// First words of the command line that instruments libraries when they are opened, each with a null behind it.
+    /// First words of the command line that instruments libraries when they are opened, each with a null after it.
     pub late: &'a [u8],
     /// Path by which a program that is instrumented alone was named under `atom run`; may be empty.
     pub named: &'a [u8],

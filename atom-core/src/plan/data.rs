@@ -31,7 +31,7 @@ pub struct Data {
     pub bytes: Sparse,
     /// Offsets of slots to which the run-time address of the data is added.
     pub relocs: Vec<u32>,
-    /// Offset of each argument of [`Calls::args`]; 0 for arguments that do not lie here.
+    /// Offset of each argument of [`Calls::args`]; 0 for arguments that are not here.
     pub offsets: Vec<u32>,
     /// Offset of the tool's per-thread data, in the main block.
     pub thread_data: u32,
@@ -39,7 +39,7 @@ pub struct Data {
     pub counts: Vec<Range<u32>>,
     /// Place of per-thread data, if there is any, once it is placed.
     pub threads: Option<ThreadPlace>,
-    /// Places that are reserved for what lies at the same place whenever a library is added.
+    /// Places that are reserved for what is at the same place whenever a library is added.
     pub fixed: Option<Fixed>,
     /// Offsets of the records of the arguments that may be replaced, in the order of the arguments; kept if libraries may be
     /// added.
@@ -268,7 +268,7 @@ impl Data {
         self.bytes.len() as u32
     }
 
-    /// Adds contents, with a zero byte behind them for C; returns their offset.
+    /// Adds contents, with a zero byte after them for C; returns their offset.
     fn contents<'a>(&mut self, known: &mut FxHashMap<&'a [u8], u32>, bytes: &'a [u8]) -> u32 {
         if let Some(&at) = known.get(bytes) {
             return at;

@@ -3,9 +3,9 @@
 //! A detour is an out-of-line stub that many points share. The point pushes the arguments that only it
 //! knows and calls the stub. The stub does the work of the routine, keeps all registers, and drops the
 //! pushed words when it returns (`ret n`), so after the call nothing has changed. Its code is made like
-//! the calls of a point, so a routine that can stand in line stands in line there.
+//! the calls of a point, so a routine that can be in line is in line there.
 //!
-//! The words lie above the return address; the word pushed last has the lowest address.
+//! The words are above the return address; the word pushed last has the lowest address.
 
 use crate::tool::value::{Address, Value};
 use crate::x86::asm::Gpr;

@@ -438,7 +438,7 @@ impl Exits {
     }
 
     /// Emits the call of the routine that looks at the arguments of a system call and may change them.
-    /// Between the stack of [`Self::emit_syscall`] and rsp lie the flags.
+    /// Between the stack of [`Self::emit_syscall`] and rsp are the flags.
     fn emit_look(
         &self,
         arguments: Arguments,
@@ -464,7 +464,7 @@ impl Exits {
         let Some((routine, _)) = self.looks else {
             return;
         };
-        // In memory they stand in the order of `atom_abi::SystemCall`.
+        // In memory they are in the order of `atom_abi::SystemCall`.
         let registers = [
             Gpr::RAX,
             Gpr::RDI,

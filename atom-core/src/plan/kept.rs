@@ -5,9 +5,9 @@
 //! lack nothing of what the routine has done now:
 //!
 //! - the calls on the objects that are there are the same, with the same arguments;
-//! - what is written while the program runs lies at the same places: the tool's pieces of data, a thread's block, the
+//! - what is written while the program runs is at the same places: the tool's pieces of data, a thread's block, the
 //!   counters of edges, the load biases. All of these have room to grow, so pieces only become longer;
-//! - what calls may read while the program runs is the same, so that counters of edges may go on standing for the rest.
+//! - what calls may read while the program runs is the same, so that counters of edges may continue standing for the rest.
 //!
 //! [`Kept`] is what one run leaves for the next one to compare. What differs and may differ is replaced in the running
 //! process: the number of rows at the start of a table, the records of strings and arrays that the calls at
@@ -49,7 +49,7 @@ pub struct Fixed {
     pub block_size: u32,
     /// The counters of edges, where they are not in the blocks.
     pub edges: u32,
-    /// The load biases, and behind [`Fixed::BIASES`] bytes the identities of the files.
+    /// The load biases, and after [`Fixed::BIASES`] bytes the identities of the files.
     pub biases: u32,
     /// Everything else, which each added library has anew.
     pub rest: u32,
@@ -239,7 +239,7 @@ fn hash_of_call(calls: &Calls, call: &Call, own: (usize, u32), at_end: bool) -> 
 /// Factor of a hash of a sequence: the sum of the elements' hashes, each times a power of it.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hash of the calls on the first `objects` objects, in their order, whatever stands between them.
+/// Hash of the calls on the first `objects` objects, in their order, whatever is between them.
 fn hash_of_calls(calls: &Calls, numbers: &[Numbers], objects: usize) -> u64 {
     let of_chunk = |some: &[Call]| {
         let own = |call: &Call| {
@@ -435,7 +435,7 @@ impl Summary {
             return Ok((self.kept, Replaced::default()));
         };
         let replaced = self.compare(kept, records)?;
-        // The process goes on with the records that it has.
+        // The process continues with the records that it has.
         self.kept.records = kept.records.clone();
         Ok((self.kept, replaced))
     }

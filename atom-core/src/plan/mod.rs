@@ -4,7 +4,7 @@
 //! depends on the registers and flags that are live there and on those that the routines may change.
 //! Code that several points share is emitted once.
 //!
-//! Files use each other in one direction. At the bottom stand `code` (the plan), `data`, `wrapper` and
+//! Files use each other in one direction. At the bottom are `code` (the plan), `data`, `wrapper` and
 //! `detour`; on these `threads` and `site` (the code of one point), then `shared`, `exits` and
 //! `edge_counts`; `build` puts all together.
 

@@ -49,12 +49,12 @@ pub struct Options<'a> {
     pub apart: Option<u64>,
     /// How per-thread data is found.
     pub threads: ThreadOptions,
-    /// Makes the bodies that stand in line. `None`: all routines are called.
+    /// Makes the bodies that are in line. `None`: all routines are called.
     pub bodies: Option<&'a Specialiser<'a>>,
     /// Number of bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if the
-    /// program may lie anywhere. Data there can be named by 32-bit displacements.
+    /// program may be anywhere. Data there can be named by 32-bit displacements.
     pub low_room: u64,
-    /// Where the tool's code and data lie.
+    /// Where the tool's code and data are.
     pub home: Home,
     /// True if each call that only counts is made at its own point, and no edges are counted instead.
     pub every_point: bool,

@@ -109,7 +109,7 @@ pub(super) struct Part {
     snippets: Vec<Snippet>,
     insertions: Vec<Insertion>,
     pub(super) wrappers: Wrappers,
-    /// Number of calls whose routine stands in line.
+    /// Number of calls whose routine is in line.
     pub(super) inlined: u64,
     /// Where rsp may lead to data in the procedure that is being planned.
     pub(super) foreign: Foreign,

@@ -3,7 +3,7 @@
 //! Order at one address: before the procedure, before the block, before the instruction; then after the
 //! instruction, after the block, after the procedure; at each in the order of addition. A jump, a branch
 //! and a return change only the instruction pointer (and rsp). So calls after them are made before them,
-//! as the last calls there. Calls after other instructions stand on the edge to the next instruction.
+//! as the last calls there. Calls after other instructions are on the edge to the next instruction.
 
 use std::ops::Range;
 

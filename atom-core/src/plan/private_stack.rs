@@ -1,6 +1,6 @@
 //! A stack of inserted code's own, for points at which rsp may lead to data.
 //!
-//! The stack lies at the end of the running thread's block. Its topmost word gets the program's rsp, and inserted code
+//! The stack is at the end of the running thread's block. Its topmost word gets the program's rsp, and inserted code
 //! pushes below that word. Only such points use it, and one of them at a time: a signal handler that interrupts inserted
 //! code in a program that is instrumented alone, and has such points itself, would use it a second time.
 

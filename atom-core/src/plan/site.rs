@@ -1,6 +1,6 @@
 //! The code at one point: saves, arguments, calls, restores.
 //!
-//! A point may lie anywhere in the program, so the code assumes nothing: the 128 bytes below rsp may hold
+//! A point may be anywhere in the program, so the code assumes nothing: the 128 bytes below rsp may hold
 //! data (the red zone of the System V ABI), the stack may be misaligned, and every live register and flag
 //! must keep its value. The order on the stack, downwards: red zone; the flags word, if the direction flag
 //! may be set; saved registers; saved flags; values computed beforehand; stack arguments.
@@ -11,7 +11,7 @@
 //! A call is made in one of two ways. *Directly*: the point saves the registers that the routine clobbers.
 //! *Through a wrapper*, an out-of-line stub shared by all points with the same routine and the same
 //! registers to save: if the routine needs an aligned stack or saved vector state, or if there are many
-//! registers to save. A third way has no call: the routine's body for these arguments stands in the point
+//! registers to save. A third way has no call: the routine's body for these arguments is in the point
 //! (see [`inline`]). If all calls of a point have bodies, the stack is used only if a register must be
 //! saved, and flags are kept in rax.
 
@@ -47,7 +47,7 @@ pub struct SiteCall {
     pub clobbers: Clobbers,
     /// Its arguments.
     pub values: Vec<Value>,
-    /// Body that can stand in place of the call.
+    /// Body that can be in place of the call.
     pub body: Option<Arc<Body>>,
     /// Mask of the arguments that are the same in all calls of the routine.
     pub common: u64,
@@ -89,7 +89,7 @@ struct Needs {
     flags: bool,
     /// True if a routine is called on every path.
     calls: bool,
-    /// Mask of the calls whose bodies cannot stand here.
+    /// Mask of the calls whose bodies cannot be here.
     refused: u64,
     /// True if jumps in bodies do not reach in their short form.
     long: bool,
@@ -98,9 +98,9 @@ struct Needs {
 /// The result of emitting a point, besides its code.
 #[derive(Default, Debug)]
 pub struct Emitted {
-    /// Number of calls whose bodies stand in line.
+    /// Number of calls whose bodies are in line.
     pub inlined: usize,
-    /// Cold path, to be put behind the procedure.
+    /// Cold path, to be put after the procedure.
     pub tail: Asm,
 }
 
@@ -288,7 +288,7 @@ struct Site<'a> {
     /// Mask of the registers that nothing may write to now: rsp, and those that keep flags or a register for
     /// the program.
     reserved: u16,
-    /// True if one of them was written to. A body that does so cannot stand at the point.
+    /// True if one of them was written to. A body that does so cannot be at the point.
     spoilt: bool,
     /// Register that the computation of a value in a body may use besides its result.
     spare: Option<Gpr>,

@@ -1,11 +1,11 @@
 //! Per-thread data: how a point finds the running thread's data, and where a new thread must be noticed.
 //!
-//! The main block lies in the plan's data. The gs base is the distance from it
+//! The main block is in the plan's data. The gs base is the distance from it
 //! to the running thread's block (see `atom_abi::ThreadBlock`), 0 in the first
 //! thread. A new thread has its parent's base until it passes a *guard*, which
 //! compares the thread pointer with the thread pointer of the block's owner. Guards
-//! stand where a thread can come from outside:
-//! - behind system calls of the program's own code that may start a thread;
+//! are where a thread can come from outside:
+//! - after system calls of the program's own code that may start a thread;
 //! - in a dynamic program at the pads of procedures: the thread was started by a
 //!   library, and enters through a function pointer. A static program has no such
 //!   library.
@@ -13,7 +13,7 @@
 //! A pad in the middle of a procedure has a guard too, unless the procedure's own indirect jumps lead
 //! there.
 //!
-//! The counts of a forked child begin at 0. So the runtime is called where such a child begins: behind system calls
+//! The counts of a forked child begin at 0. So the runtime is called where such a child begins: after system calls
 //! that may fork, in processes with one thread too.
 
 use std::collections::HashSet;
@@ -115,9 +115,9 @@ impl ThreadOptions {
 pub struct Threads {
     options: ThreadOptions,
     place: Option<ThreadPlace>,
-    /// The program's system calls behind which a new thread may run.
+    /// The program's system calls after which a new thread may run.
     starts: HashSet<InstId>,
-    /// Instructions behind which a forked child may run.
+    /// Instructions after which a forked child may run.
     forks: HashSet<InstId>,
 }
 
@@ -180,7 +180,7 @@ impl Threads {
         (self.options.access != ThreadAccess::Only).then_some(place.info)
     }
 
-    /// The address of the running thread's copy of what lies in the main block
+    /// The address of the running thread's copy of what is in the main block
     /// at `at`, an offset in the plan's data.
     pub fn value(&self, at: u32) -> Value {
         let block = self.place.map_or(0, |p| p.block);
@@ -206,12 +206,12 @@ impl Threads {
         }
     }
 
-    /// True if a thread or a forked child may start behind this instruction.
+    /// True if a thread or a forked child may start after this instruction.
     pub fn may_start(&self, inst: InstId) -> bool {
         self.starts.contains(&inst) || self.forks.contains(&inst)
     }
 
-    /// Emits the code behind an instruction that may start a thread or a forked child, both of which find a 0 in
+    /// Emits the code after an instruction that may start a thread or a forked child, both of which find a 0 in
     /// rax. `free_below`: the program keeps nothing below rsp.
     pub fn emit_start(
         &self,

@@ -177,7 +177,7 @@ impl Wrapper {
             (false, None) => 0,
         };
         asm.move_stack(-padding);
-        // Above rbp lie the saved rbp, the wrapper's return address, then the arguments.
+        // Above rbp are the saved rbp, the wrapper's return address, then the arguments.
         for word in (0..i32::from(self.stack_words)).rev() {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }
@@ -222,7 +222,7 @@ impl Wrapper {
     }
 
     /// Has the runtime call the routine. ABI: the function takes the routine, the address of the words for all argument
-    /// registers, behind which the arguments on the stack follow, and the number of the latter. Returns the size of the
+    /// registers, after which the arguments on the stack follow, and the number of the latter. Returns the size of the
     /// words in bytes.
     fn call_apart(&self, asm: &mut Asm, apart: u64) -> i32 {
         for register in ARGUMENT_REGISTERS.into_iter().rev() {
@@ -236,7 +236,7 @@ impl Wrapper {
     }
 
     /// Goes to the thread's stack for routines, and keeps a part of it for this call: a signal handler may
-    /// interrupt at any instruction and call routines, too. Until the part is kept, nothing lies on it.
+    /// interrupt at any instruction and call routines, too. Until the part is kept, nothing is on it.
     fn enter_stack(&self, asm: &mut Asm) {
         let Some(block) = self.stack else {
             return;

@@ -77,7 +77,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
         (copy.address, tables::contents(image, t, copy, &target))
     };
     pieces.par_extend(layout.copies.par_iter().map(contents));
-    // Procedures lie in their original order.
+    // Procedures are in their original order.
     let procs = (0..cfg.procs.len())
         .map(ProcId::from_index)
         .filter(|p| layout.moved.contains(*p))
@@ -132,7 +132,7 @@ impl NewText<'_> {
     }
 }
 
-/// Copies the part of `bytes` that lies in a window. `offset` and `start` are the places of the
+/// Copies the part of `bytes` that is in a window. `offset` and `start` are the places of the
 /// bytes and of the window in the file.
 pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) {
     let end = start + window.len() as u64;
@@ -196,7 +196,7 @@ struct Encoder<'a> {
     anchors: Anchors<'a>,
 }
 
-/// Insertions of a procedure that stand behind its blocks, as ranges of indexes into its [`Places`].
+/// Insertions of a procedure that are after its blocks, as ranges of indexes into its [`Places`].
 struct Entered {
     /// Those of entries in the middle, by the instruction that is entered.
     stubs: Vec<(InstId, Range<usize>)>,
@@ -283,7 +283,7 @@ impl Encoder<'_> {
         Ok(out)
     }
 
-    /// Writes what stands behind a procedure's blocks: stubs of entries in the middle, code on the
+    /// Writes what is after a procedure's blocks: stubs of entries in the middle, code on the
     /// way to branches' targets, tails of snippets.
     fn apart(
         &self,

@@ -1,6 +1,6 @@
 //! Pads: the jumps in the original text, and other changes of it.
 //!
-//! [`Sites`](crate::layout::Sites) decides where they stand.
+//! [`Sites`](crate::layout::Sites) decides where they are.
 
 use crate::error::Result;
 use crate::layout::sites::{Jump, Landing};

@@ -8,7 +8,7 @@ use crate::layout::text::{insertions_of, snippets_size, take_at};
 use crate::plan::return_address::HEAD;
 use crate::plan::{Plan, Position};
 
-/// The bytes of the table. Procedures lie in ascending order, and so do the calls of each, so the
+/// The bytes of the table. Procedures are in ascending order, and so do the calls of each, so the
 /// entries are sorted.
 pub(super) fn table(cfg: &Cfg, plan: &Plan, layout: &Layout) -> Vec<u8> {
     let map = layout.return_map.unwrap_or(layout.end);

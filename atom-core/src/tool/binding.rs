@@ -129,7 +129,7 @@ impl Session<'_> {
                 if stub.kind != ProcKind::Plt || stub.start != target {
                     return None;
                 }
-                // Behind the jump stands what the slot leads to before it is bound.
+                // After the jump is what the slot leads to before it is bound.
                 let mut insts = stub.blocks().flat_map(|b| self.cfg.block(b).insts());
                 insts.find_map(|i| self.slot_of_pointer(i))
             }

@@ -24,7 +24,7 @@ pub enum Scope {
     Inst,
     /// The way into a block from outside its procedure.
     Entry,
-    /// The way from a block to what stands behind it.
+    /// The way from a block to what is after it.
     Falling,
     /// The way out of a block by a jump or return at its end.
     Taken,

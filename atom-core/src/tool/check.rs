@@ -423,7 +423,7 @@ pub(super) fn offers(session: &Session<'_>, request: &Request<'_>) -> bool {
         && argument(session, request, &request.args[0], &mut Calls::default()).is_ok()
 }
 
-/// Copies a string or an array to the end of `calls.data`, unless equal contents lie there already; returns their range.
+/// Copies a string or an array to the end of `calls.data`, unless equal contents are there already; returns their range.
 fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), String> {
     let start = calls.data.len();
     let too_large = || format!("all data together would exceed {MAX_DATA} bytes");
@@ -479,7 +479,7 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
         room: room as u32,
     });
     if !bytes.is_null() {
-        // SAFETY: by the interface, `len` bytes lie there.
+        // SAFETY: by the interface, `len` bytes are there.
         calls
             .placed
             .extend_from_slice(unsafe { std::slice::from_raw_parts(bytes, len) });
@@ -574,7 +574,7 @@ mod tests {
         assert_eq!(calls.data.len(), 8000);
         assert_ne!(copied(&array(&c), &mut calls).unwrap(), first);
         assert_eq!(calls.data.len(), 16_000);
-        // As after a call that was refused: what was cut off is copied again, even behind other contents.
+        // As after a call that was refused: what was cut off is copied again, even after other contents.
         calls.data.truncate(8000);
         calls.data.extend([7; 100]);
         let again = copied(&array(&c), &mut calls).unwrap();

@@ -127,7 +127,7 @@ impl Session<'_> {
 
 extern "C" fn error(context: *mut Context, message: StrRef) {
     let session = program(context);
-    // The tool's own error: mostly about its options, so where its file lies does not matter.
+    // The tool's own error: mostly about its options, so where its file is does not matter.
     let name = session.tool.name();
     session.note(crate::Error::new("running the tool", text(message)).symbol(name));
 }

@@ -100,7 +100,7 @@ fn look(path: &Path) -> Looked {
     }
 }
 
-/// True if a 64-bit `wrgsbase` stands in the bytes: F3, a REX prefix with W, 0F AE and a ModRM byte
+/// True if a 64-bit `wrgsbase` is in the bytes: F3, a REX prefix with W, 0F AE and a ModRM byte
 /// with a register operand and 3 in its middle field.
 fn writes_base(bytes: &[u8]) -> bool {
     memmem::find_iter(bytes, b"\x0f\xae").any(|at| {

@@ -499,7 +499,7 @@ impl At {
         taken(&self.instruction).ok_or_else(|| self.error("BrCondValue needs a conditional branch"))
     }
 
-    /// The value of an argument; `None` if it lies in the plan's data. `pc` is
+    /// The value of an argument; `None` if it is in the plan's data. `pc` is
     /// the program counter of the point, `element` the number of the element
     /// of a gather or scatter for which the call is made. `avx512` returns true if
     /// registers that only AVX-512 has certainly exist.

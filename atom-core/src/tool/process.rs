@@ -1,7 +1,7 @@
 //! The objects that an instrument routine sees: a program alone, or all objects of a process.
 //!
 //! Each object has a [`Session`]. Towards the tool there is one numbering (see [`Numbers`]); the functions
-//! of the interface find the session here and go on with the object's own numbers and addresses.
+//! of the interface find the session here and continue with the object's own numbers and addresses.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -90,12 +90,12 @@ impl<'a> Process<'a> {
     }
 }
 
-/// The process behind a context.
+/// The process after a context.
 ///
 /// Every function of the table is called only with the context of the table.
 pub(super) fn process<'c>(context: *mut Context) -> &'c Process<'c> {
     // SAFETY: `table` stored a reference to the process as the context, and the table does not outlive
-    // the process; all changes are behind cells.
+    // the process; all changes are after cells.
     unsafe { &*context.cast::<Process<'c>>() }
 }
 

@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
         kept
     }
 
-    /// Code addresses that stand in the program's data, in its exported symbols or in operands.
+    /// Code addresses that are in the program's data, in its exported symbols or in operands.
     fn taken(&self) -> &HashSet<u64> {
         let (image, cfg) = (self.image, self.cfg);
         self.cache.taken.get_or_init(|| {

@@ -1,6 +1,6 @@
 //! Room that pieces of placed data may grow into.
 //!
-//! When a library is instrumented while the program runs, the instrument routine runs again, with the library behind
+//! When a library is instrumented while the program runs, the instrument routine runs again, with the library after it
 //! the objects that are there. It places the same pieces of data again, some of them longer. Each piece has to begin
 //! where the running process has it, so each is given more addresses than it needs at first.
 
@@ -30,7 +30,7 @@ pub enum Room {
     Kept(Vec<u32>),
 }
 
-/// Size in bytes of a piece, and of the room in which it lies.
+/// Size in bytes of a piece, and of the room in which it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Offset of the piece.
@@ -47,7 +47,7 @@ impl Room {
     pub(super) fn of(&self, number: usize, len: usize, used: usize) -> Result<usize> {
         match self {
             Self::None => Ok(len),
-            // A tool places nothing to find out where the next piece will lie.
+            // A tool places nothing to find out where the next piece will be.
             _ if len == 0 => Ok(0),
             Self::Ample if used > MUCH => Ok(len),
             Self::Ample if len < TABLE => Ok(len + SMALL),

@@ -73,7 +73,7 @@ impl Pattern {
     }
 }
 
-/// Takes the object off `OBJECT:PATTERN`. A `::` belongs to a name, and so does a colon behind a bracket or a
+/// Takes the object off `OBJECT:PATTERN`. A `::` belongs to a name, and so does a colon after a bracket or a
 /// space (`-[Shape scale:]`).
 fn split_object(text: &str) -> Option<(&str, &str)> {
     let (object, rest) = text.split_once(':')?;

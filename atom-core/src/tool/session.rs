@@ -1,7 +1,7 @@
 //! State of one run of an instrument routine.
 //!
 //! The routine calls back through plain functions with a context pointer, so
-//! the state is behind cells. One thread uses all of it.
+//! the state is after cells. One thread uses all of it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -67,7 +67,7 @@ pub(super) struct Session<'a> {
     proc_names: Vec<OnceCell<Box<str>>>,
     by_name: OnceCell<HashMap<String, ProcId>>,
     pub(super) cache: Cache<'a>,
-    /// Parts of procedures that lie elsewhere, by the whole.
+    /// Parts of procedures that are elsewhere, by the whole.
     fragments: OnceCell<HashMap<ProcId, Vec<ProcId>>>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         Error::new(DOING, reason).file(self.tool.path())
     }
 
-    /// Notes an error. The routine goes on, and its result is refused later.
+    /// Notes an error. The routine continues, and its result is refused later.
     pub(super) fn note(&self, error: Error) {
         let mut errors = self.errors.borrow_mut();
         errors.count += 1;
@@ -218,7 +218,7 @@ impl<'a> Session<'a> {
         self.cfg.decode(self.image, id)
     }
 
-    /// The parts of a procedure that lie elsewhere.
+    /// The parts of a procedure that are elsewhere.
     pub(super) fn fragments(&self, id: ProcId) -> impl Iterator<Item = ProcId> {
         let all = self.fragments.get_or_init(|| {
             let mut all: HashMap<ProcId, Vec<ProcId>> = HashMap::new();

@@ -282,7 +282,7 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
         })
 }
 
-/// True if a system call, or a direct call or jump whose target `reaches` accepts, stands anywhere in
+/// True if a system call, or a direct call or jump whose target `reaches` accepts, is anywhere in
 /// the bytes of a procedure that is not understood.
 fn bytes_may_call(image: &Image, proc: &Proc, reaches: impl Fn(u64) -> bool) -> bool {
     let rest = image.rest_at(proc.start).unwrap_or(&[]);
@@ -300,13 +300,13 @@ fn bytes_may_call(image: &Image, proc: &Proc, reaches: impl Fn(u64) -> bool) -> 
         })
 }
 
-/// System calls of the program's own code that may start a thread. The thread starts behind the
+/// System calls of the program's own code that may start a thread. The thread starts after the
 /// system call.
 pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
     may_make(image, cfg, &[SYS_CLONE, SYS_CLONE3])
 }
 
-/// Instructions of the program's own code behind which a process with a copy of the memory may begin: system calls,
+/// Instructions of the program's own code after which a process with a copy of the memory may begin: system calls,
 /// and, unless all libraries are instrumented, calls of the C library's `fork`.
 pub fn may_fork(image: &Image, cfg: &Cfg, is_whole: bool) -> Vec<InstId> {
     let mut found = may_make(image, cfg, &[SYS_CLONE, SYS_FORK, SYS_CLONE3]);

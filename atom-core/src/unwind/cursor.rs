@@ -1,7 +1,7 @@
 //! A bounds-checked reader that knows the address of what it reads.
 //!
 //! Exception tables are full of self-relative pointers: an encoded pointer's
-//! value depends on where it lies. So the cursor carries the virtual address
+//! value depends on where it is. So the cursor carries the virtual address
 //! of its bytes. Failures are plain reasons; callers add the place.
 
 /// Result of a primitive read: the reason is put into a full error by callers.
@@ -36,7 +36,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at `pos` of `bytes`, whose first byte lies at `vaddr`.
+    /// Starts at `pos` of `bytes`, whose first byte is at `vaddr`.
     pub fn new(bytes: &'a [u8], pos: usize, vaddr: u64) -> Self {
         Self { bytes, pos, vaddr }
     }

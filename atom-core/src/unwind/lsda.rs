@@ -7,14 +7,14 @@
 //! personality routines of gcc's and LLVM's languages agree on:
 //!
 //! - base of landing pads (default: the FDE's start), an encoded pointer;
-//! - encoding of type entries, and how far ahead their table's *end* lies:
+//! - encoding of type entries, and how far ahead their table's *end* is:
 //!   entry n is the n-th before that point, exception specifications follow it;
 //! - encoding of call sites and the length of their table, then each as start,
 //!   length, landing pad (0 = none), action (0 = clean-up only, else offset + 1);
 //! - action records: a signed filter and the signed distance from that second
 //!   field to the next record. A filter > 0 is a type, < 0 a specification.
 //!
-//! Where a procedure is in many pieces, LLVM gives each piece an area of its own, one behind the
+//! Where a procedure is in many pieces, LLVM gives each piece an area of its own, one after the
 //! other; actions and types follow the last, and the length of each one's call sites reaches to there. So
 //! an area's call sites end where the header of the next area starts. A piece without instructions has
 //! an area, too, but no FDE. So the next header is found by its bytes: it states the same base of landing
@@ -49,7 +49,7 @@ pub struct CallSite {
 pub enum TypeEntry {
     /// No type: catches everything.
     Null,
-    /// The type's description lies at this address.
+    /// The type's description is at this address.
     Direct(u64),
     /// The address of the type's description is stored at this address.
     Indirect(u64),
@@ -111,7 +111,7 @@ struct Header {
 }
 
 impl Header {
-    /// The header at an offset of the bytes, whose first lies at `vaddr`; and the offset of the first call site.
+    /// The header at an offset of the bytes, whose first is at `vaddr`; and the offset of the first call site.
     fn read(bytes: &[u8], at: usize, vaddr: u64) -> Read<(Header, usize)> {
         let mut c = Cursor::new(bytes, at, vaddr);
         let mut landing_pad_base = None;
@@ -167,7 +167,7 @@ pub(super) struct CallSites<'a> {
 }
 
 impl<'a> CallSites<'a> {
-    /// Reads the header. `bytes` start with the LSDA and may go on beyond it.
+    /// Reads the header. `bytes` start with the LSDA and may continue beyond it.
     pub fn new(bytes: &'a [u8], vaddr: u64, region: u64) -> Read<Self> {
         let (header, start) = Header::read(bytes, 0, vaddr)?;
         let is_next = |at: &usize| {

@@ -1,7 +1,7 @@
 //! Exception tables of the program: `.eh_frame` and the tables to which it refers.
 //!
 //! They serve two ends. For discovery they are the best list of procedures and landing pads that a
-//! stripped program has. For rewriting they must be translated, since return addresses will lie in
+//! stripped program has. For rewriting they must be translated, since return addresses will be in
 //! new text and the unwinder has to find its way there.
 //!
 //! The rule of `.eh_frame` in short: records with a 32-bit length; a second
@@ -97,7 +97,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Where `.eh_frame` lies, and the memory that it points into.
+/// Where `.eh_frame` is, and the memory that it points into.
 #[derive(Clone, Debug)]
 pub struct UnwindInput<'a> {
     /// The bytes of `.eh_frame`; other bytes may follow.
@@ -183,7 +183,7 @@ pub struct Cie {
     pub lsda_encoding: Option<u8>,
     /// The personality routine, if any.
     pub personality: Option<Personality>,
-    /// Frames are those of signal handlers: the address is not behind a call.
+    /// Frames are those of signal handlers: the address is not after a call.
     pub signal_frame: bool,
     /// Initial instructions, as offsets in `.eh_frame`.
     pub instructions: Range<u32>,
@@ -212,7 +212,7 @@ pub struct Fde {
 }
 
 impl Fde {
-    /// The address behind its range.
+    /// The address after its range.
     pub fn end(&self) -> u64 {
         self.start + self.size
     }

@@ -87,7 +87,7 @@ pub struct Asm<T> {
     /// True while rsp leads to another stack than the program's. Then `depth` counts from the word there that holds the
     /// program's rsp.
     elsewhere: bool,
-    /// True for a target that lies below 2 GiB and out of reach: its address is written as it is,
+    /// True for a target that is below 2 GiB and out of reach: its address is written as it is,
     /// not as a distance from the instruction.
     pub by_address: fn(&T) -> bool,
 }
@@ -118,7 +118,7 @@ impl<T> Default for Asm<T> {
 }
 
 impl<T> Asm<T> {
-    /// No code yet. `by_address` tells which targets lie below 2 GiB and out of reach; the addresses of
+    /// No code yet. `by_address` tells which targets are below 2 GiB and out of reach; the addresses of
     /// these are written as they are, not as distances from the instruction.
     pub fn new(by_address: fn(&T) -> bool) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl<T> Asm<T> {
         self.depth
     }
 
-    /// Sets the distance from the program's rsp in bytes behind a jump, where control comes from elsewhere.
+    /// Sets the distance from the program's rsp in bytes after a jump, where control comes from elsewhere.
     pub fn at_depth(&mut self, depth: u32) {
         if self.depth != depth || self.elsewhere {
             self.depth = depth;
@@ -451,7 +451,7 @@ impl<T> Asm<T> {
         self.modrm_target(opcode::EXTENSION_CALL, slot, 0, 0);
     }
 
-    /// `inc qword [target]`, behind a prefix if one is given. Changes the flags except CF.
+    /// `inc qword [target]`, after a prefix if one is given. Changes the flags except CF.
     pub fn increment(&mut self, target: T, prefix: Option<u8>) {
         self.code.extend(prefix);
         self.op_target(opcode::GROUP_5, Unary::Inc as u8, target);

@@ -53,7 +53,7 @@ fn plain_target(bytes: &[u8], address: u64) -> Option<u64> {
     Some(next.wrapping_add_signed(distance))
 }
 
-/// Where the 32-bit displacement stands in the branch or call without prefixes that starts
+/// Where the 32-bit displacement is in the branch or call without prefixes that starts
 /// these bytes.
 pub fn near_field(bytes: &[u8]) -> Option<usize> {
     match bytes {
@@ -131,7 +131,7 @@ pub const PUSHED_HEAD: [u8; 10] = [CALL, 1, 0, 0, 0, INT3, 0x50, 0x48, 0x8d, 0x0
 /// The end of it, in front of the jump to the callee: `mov [rsp+8], rax; pop rax`.
 pub const PUSHED_TAIL: [u8; 6] = [0x48, 0x89, 0x44, 0x24, 0x08, 0x58];
 
-/// Size in bytes of what stands in front of the jump.
+/// Size in bytes of what is in front of the jump.
 pub const PUSHED_LEN: usize = PUSHED_HEAD.len() + 4 + PUSHED_TAIL.len();
 
 /// Distances in bytes by which the stack pointer is lower in that code, each with the offset from which it holds.

@@ -28,7 +28,7 @@ pub enum ControlFlow {
     Syscall,
     /// Raises a signal and does not continue: `ud2`, `hlt`, `int3`.
     Halt,
-    /// Raises a signal, and the program may go on with the next instruction, by way of a signal
+    /// Raises a signal, and the program may continue with the next instruction, by way of a signal
     /// handler. The bytes of `Halt` and `Trap` are the same; the cfg tells them apart.
     Trap,
 }
@@ -45,7 +45,7 @@ impl ControlFlow {
     /// True if a basic block ends after it.
     ///
     /// Calls end blocks, as in ATOM, whose BlockAfter speaks of a block that "ends with a jsr": the
-    /// call may not return, so the code behind it has a count of its own. System calls end blocks for
+    /// call may not return, so the code after it has a count of its own. System calls end blocks for
     /// the same reason.
     pub const fn ends_block(self) -> bool {
         !matches!(self, Self::FallThrough)
@@ -73,7 +73,7 @@ pub struct Inst {
     pub special: bool,
 }
 
-/// Decodes the instruction at the start of `bytes`, which lies at `address`.
+/// Decodes the instruction at the start of `bytes`, which is at `address`.
 /// `None` if the bytes are no valid 64-bit instruction or are cut off.
 pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -130,7 +130,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Starts at `address`, where `bytes` lie.
+    /// Starts at `address`, where `bytes` are.
     pub fn new(bytes: &'a [u8], address: u64) -> Self {
         Self {
             decoder: Decoder::with_ip(64, bytes, address, DecoderOptions::NONE),
@@ -258,7 +258,7 @@ mod tests {
         assert!(found > 10_000, "{found}");
     }
 
-    /// Tries every opcode of every map behind several prefixes, with an operand relative to rip.
+    /// Tries every opcode of every map after several prefixes, with an operand relative to rip.
     #[test]
     fn field_of_rip_is_where_the_decoder_has_it() {
         const PREFIXES: [&[u8]; 10] = [

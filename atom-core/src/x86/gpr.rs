@@ -36,7 +36,7 @@ impl Gpr {
         self.0 as usize
     }
 
-    /// The three bits of its number that stand in ModRM, SIB or the opcode; a REX prefix has
+    /// The three bits of its number that are in ModRM, SIB or the opcode; a REX prefix has
     /// the fourth.
     pub(super) const fn low(self) -> u8 {
         self.0 & 7

@@ -1,6 +1,6 @@
 //! The code of guards, in pieces that end with a field to be filled in.
 //!
-//! What a guard is for stands in `layout/guards.rs`. A guard compares the thread pointer (fs:0)
+//! What a guard is for is in `layout/guards.rs`. A guard compares the thread pointer (fs:0)
 //! with the owner of the thread's block, and calls a shared piece of code if they differ.
 
 /// What a field of a guard leads to.
@@ -14,7 +14,7 @@ pub enum Field {
     MinusOwner,
     /// The shared code for a thread that is new.
     Enter,
-    /// What the guard stands in front of.
+    /// What the guard is in front of.
     Next,
 }
 
@@ -87,7 +87,7 @@ pub const CLEAN: &[Piece] = &[
     piece(&[0xe9], Field::Next),
 ];
 
-/// Where [`CLEAN`] moves the stack pointer: offset behind the instruction that does, and bytes
+/// Where [`CLEAN`] moves the stack pointer: offset after the instruction that does, and bytes
 /// from the program's rsp down to rsp from there on.
 pub const CLEAN_DEPTHS: &[(u8, u32)] =
     &[(5, 128), (6, 136), (7, 144), (36, 136), (37, 128), (45, 0)];

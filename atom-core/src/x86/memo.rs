@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(found(&[&[0xe8, 1, 2, 3, 4], &[0xe8, 0, 0, 0, 0]]), 1);
         let load = |d| [0x48, 0x8b, 0x05, d, 0, 0, 0];
         assert_eq!(found(&[&load(1), &load(2)]), 1);
-        // The constant behind the displacement counts.
+        // The constant after the displacement counts.
         let shift = |d, by| [0xc1, 0x2d, d, 0, 0, 0, by];
         assert_eq!(found(&[&shift(1, 0), &shift(2, 0), &shift(2, 1)]), 2);
         assert_eq!(inst(&load(1)).flow, ControlFlow::FallThrough);

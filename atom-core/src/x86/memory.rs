@@ -34,7 +34,7 @@ pub struct MemoryOperand {
     pub scale: u8,
     /// Displacement in bytes, or the address itself if `is_relative`.
     pub displacement: i64,
-    /// True if it is relative to the instruction pointer: it lies in the image, at `displacement`.
+    /// True if it is relative to the instruction pointer: it is in the image, at `displacement`.
     pub is_relative: bool,
     /// True if the sum is taken modulo 2^32, before the segment's base is added.
     pub is_narrow: bool,

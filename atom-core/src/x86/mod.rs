@@ -13,7 +13,7 @@
 //! - `asm.rs`, `asm/`: assembling inserted code, and any instruction of a routine's body;
 //! - `branch.rs`: forms and reach of direct branches, the jumps in pads and over long ways, the
 //!   marker of places that indirect branches may lead to;
-//! - `guard.rs`, `search.rs`: code that stands once for many: guards of threads' entries, the
+//! - `guard.rs`, `search.rs`: code that is once for many: guards of threads' entries, the
 //!   look-up of original return addresses;
 //! - `jump_table.rs`, `plt.rs`: idioms of compilers and linkers: jumps through tables, procedure
 //!   linkage tables;

@@ -2,7 +2,7 @@
 //!
 //! An opcode of the map that the byte 0F opens has 0F as its upper byte. Opcodes are named as
 //! the manuals write them: the mnemonic, then the operands in Intel's order, where `rm` is the
-//! operand of the ModRM byte that may lie in memory, `r` a register and `imm` an immediate.
+//! operand of the ModRM byte that may be in memory, `r` a register and `imm` an immediate.
 //! Where an opcode comes in pairs, the name is that of the form for 16, 32 and 64 bits, and
 //! [`sized`] yields the form for bytes, which is one less.
 
@@ -48,9 +48,9 @@ pub mod prefix {
 
 /// Opens the map of opcodes of two bytes.
 pub const ESCAPE: u8 = 0x0f;
-/// Behind [`ESCAPE`], opens a map of opcodes of three bytes.
+/// After [`ESCAPE`], opens a map of opcodes of three bytes.
 pub const ESCAPE_38: u8 = 0x38;
-/// Behind [`ESCAPE`], opens the other map of opcodes of three bytes.
+/// After [`ESCAPE`], opens the other map of opcodes of three bytes.
 pub const ESCAPE_3A: u8 = 0x3a;
 
 /// `push r64`, the register in the low three bits.
@@ -165,11 +165,11 @@ pub const SYSCALL: u16 = 0x0f05;
 pub const MOVUPS_XMM_M: u16 = 0x0f10;
 /// `movups m, xmm`
 pub const MOVUPS_M_XMM: u16 = 0x0f11;
-/// `movq rm64, xmm` or `movd rm32, xmm`, behind the prefix 66.
+/// `movq rm64, xmm` or `movd rm32, xmm`, after the prefix 66.
 pub const MOVQ_RM_XMM: u16 = 0x0f7e;
-/// `movdqu m, xmm`, behind the prefix F3.
+/// `movdqu m, xmm`, after the prefix F3.
 pub const MOVDQU_M_XMM: u16 = 0x0f7f;
-/// `kmovw r32, k`, of the map 0F, behind VEX.
+/// `kmovw r32, k`, of the map 0F, after VEX.
 pub const KMOVW_R_K: u8 = 0x93;
 /// Operations on state, told apart by the register field.
 pub const GROUP_15: u16 = 0x0fae;
@@ -177,11 +177,11 @@ pub const GROUP_15: u16 = 0x0fae;
 pub const EXTENSION_LDMXCSR: u8 = 2;
 /// Part of the opcode in the register field of [`GROUP_15`], on memory.
 pub const EXTENSION_STMXCSR: u8 = 3;
-/// Part of the opcode in the register field of [`GROUP_15`], on a register behind F3.
+/// Part of the opcode in the register field of [`GROUP_15`], on a register after F3.
 pub const EXTENSION_RDFSBASE: u8 = 0;
-/// Part of the opcode in the register field of [`GROUP_15`], on a register behind F3.
+/// Part of the opcode in the register field of [`GROUP_15`], on a register after F3.
 pub const EXTENSION_RDGSBASE: u8 = 1;
-/// Part of the opcode in the register field of [`GROUP_15`], on a register behind F3.
+/// Part of the opcode in the register field of [`GROUP_15`], on a register after F3.
 pub const EXTENSION_WRGSBASE: u8 = 3;
 
 /// Part of the opcode in the register field of [`GROUP_3`]: `test rm, imm`.
@@ -318,7 +318,7 @@ impl Unary {
     }
 }
 
-/// Fields of the ModRM byte and of the SIB byte behind it.
+/// Fields of the ModRM byte and of the SIB byte after it.
 pub mod modrm {
     /// Mode: the operand is a register.
     pub const REGISTER: u8 = 0xc0;

@@ -8,7 +8,7 @@ pub const ENTRY: u64 = 16;
 /// Size in bytes of an entry that is only a jump, in a table without lazy binding.
 pub const SHORT_ENTRY: u64 = 8;
 
-/// What fills an entry behind its jump: `xchg ax, ax`.
+/// What fills an entry after its jump: `xchg ax, ax`.
 pub const PADDING: [u8; 2] = [0x66, 0x90];
 
 /// `jmp [rip + displacement]`, up to the displacement.
@@ -45,7 +45,7 @@ pub fn header_size(bytes: &[u8], start: u64) -> u64 {
 }
 
 /// True if the last instruction of an entry ends where the entry does. What
-/// stands behind its last jump is padding, whatever that is.
+/// is after its last jump is padding, whatever that is.
 pub fn is_whole(entry: &[u8], start: u64) -> bool {
     let mut at = 0;
     while at < entry.len() {

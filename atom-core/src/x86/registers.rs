@@ -28,7 +28,7 @@ pub fn reg_of(register: Register) -> Option<(Reg, u32)> {
     let numbered = |first: Reg, n: usize| Reg::from_number(first as u32 + n as u32);
     let n = register.number();
     let reg = if register.is_gpr8() {
-        // The decoder numbers spl, bpl, sil and dil behind ah, ch, dh and bh.
+        // The decoder numbers spl, bpl, sil and dil after ah, ch, dh and bh.
         return match register {
             Register::AH | Register::CH | Register::DH | Register::BH => {
                 Some((numbered(Reg::Rax, n - 4)?, 1))

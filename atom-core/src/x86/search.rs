@@ -11,7 +11,7 @@ pub const FITS_32_BITS: [u8; 9] = [
     0x48, 0x39, 0xc1, // cmp rcx, rax
 ];
 
-/// Finds the entry of eax: goes on behind this code if there is none, and five bytes further if
+/// Finds the entry of eax: continues after this code if there is none, and five bytes further if
 /// rsi is its number. Entries from ecx up to, not including, edx may be the one.
 pub const FIND: [u8; 30] = [
     0x8b, 0x17, // mov edx, [rdi]
@@ -27,7 +27,7 @@ pub const FIND: [u8; 30] = [
     0xeb, 0xea, // jmp 0b
     0x89, 0xf2, // 2: mov edx, esi
     0xeb, 0xe6, // jmp 0b
-          // 3: here stands a jump of five bytes; 4: behind it
+          // 3: here is a jump of five bytes; 4: after it
 ];
 
 /// eax becomes the second half of the entry.

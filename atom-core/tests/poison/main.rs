@@ -24,7 +24,7 @@ impl Folder {
         std::fs::write(&file, source).unwrap();
         let program = self.0.join("program");
         let compiler = if extension == "cc" { "g++" } else { "gcc" };
-        // Libraries are looked for in what stands before them.
+        // Libraries are looked for in what is before them.
         let status = Command::new(compiler)
             .arg(&file)
             .arg("-o")

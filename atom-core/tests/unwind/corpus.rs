@@ -13,7 +13,7 @@ pub struct Program {
     pub vaddr: u64,
     /// Address of `.eh_frame_hdr`.
     pub header: Option<u64>,
-    /// Address behind the highest byte.
+    /// Address after the highest byte.
     pub end: u64,
 }
 

@@ -58,7 +58,7 @@ fn extent(lsda: &Lsda<'_>, program: &Program) -> u64 {
 /// Most specifications of one area that no call site leads to.
 const UNSEEN: usize = 2;
 
-/// Whether an area starts behind `end`, where the code of the one that ended there goes on or
+/// Whether an area starts after `end`, where the code of the one that ended there continues or
 /// was dropped by the linker. Areas are aligned to 4 bytes and begin with 0xff, as they have no
 /// base of their own for landing pads. Exception specifications, which end an area, may be
 /// longer than its call sites tell: compilers keep the specification of a filter to which no

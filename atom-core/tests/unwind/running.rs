@@ -324,7 +324,7 @@ fn move_code(from: &Path, to: &Path, how: How) -> usize {
     count
 }
 
-/// Encodes bodies one behind the other; also tells where each instruction went.
+/// Encodes bodies one after the other; also tells where each instruction went.
 fn encode(bodies: &[Body], start: u64) -> (Vec<u8>, Vec<MovedRange>, HashMap<u64, u64>) {
     let mut random = Random(77);
     let mut strewn = Vec::new();

@@ -3,7 +3,7 @@
 //! ABI: every parameter is one eightbyte of class INTEGER in the C calling
 //! convention, so `atom` can pass each of them in a general register or a stack slot without
 //! knowing its type. Integers are extended to 64 bits according to their signedness. Strings and
-//! arrays are pointers to records that lie in the instrumented program as long as it runs.
+//! arrays are pointers to records that are in the instrumented program as long as it runs.
 
 use std::ffi::c_char;
 use std::marker::PhantomData;

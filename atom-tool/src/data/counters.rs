@@ -1,6 +1,6 @@
 //! Counters that are in the instrumented program before it starts.
 //!
-//! The instrument routine knows how many counters it needs, so they lie in the data of the
+//! The instrument routine knows how many counters it needs, so they are in the data of the
 //! rewritten file, and each call gets the address of its counter. An analysis routine that counts
 //! is then one instruction on memory. Nothing is allocated at ProgramBefore, so calls that run
 //! earlier (from IFUNC resolvers) or later than ProgramAfter count, too, and do no harm.

@@ -135,7 +135,7 @@ macro_rules! plain_data {
         $vis struct $name {
             $($(#[$field_meta])* $field_vis $field: $type),*
         }
-        // SAFETY: all its fields are, which is checked here, and nothing lies between them.
+        // SAFETY: all its fields are, which is checked here, and nothing is between them.
         unsafe impl $crate::Element for $name
         where
             $($type: $crate::Element),*

@@ -54,14 +54,14 @@ impl Row {
     /// An entry of the shared table; the index is taken modulo its length.
     #[inline(always)]
     fn shared(&self, index: usize) -> &Shared {
-        // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
+        // SAFETY: the table is at that distance, as `TargetTable::new` laid it out.
         unsafe { &*self.table().add(index % SHARED) }
     }
 
     /// The shared table.
     #[inline(always)]
     fn table(&self) -> *const Shared {
-        // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
+        // SAFETY: the table is at that distance, as `TargetTable::new` laid it out.
         unsafe {
             std::ptr::from_ref(self)
                 .byte_offset(self.shared as isize)
@@ -71,7 +71,7 @@ impl Row {
 
     /// Number of transfers to targets for which no entry was free.
     fn other(&self) -> &AtomicU64 {
-        // SAFETY: the number lies at that distance, as `TargetTable::new` laid it out.
+        // SAFETY: the number is at that distance, as `TargetTable::new` laid it out.
         unsafe {
             &*std::ptr::from_ref(self)
                 .byte_offset(self.other as isize)
@@ -110,7 +110,7 @@ impl TargetTable {
         let shared = counted(SHARED * size_of::<Shared>());
         let others = counted(size_of_val(sites));
         let size = HEADER + sites.len() * row;
-        // Where the rows will lie: an empty piece takes no room.
+        // Where the rows will be: an empty piece takes no room.
         let offset = program.place("targets of calls", &[], 0);
         let mut bytes = Vec::with_capacity(size);
         bytes.extend((sites.len() as u64).to_le_bytes());
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// The rows as the instrument side would place them, with the shared table and the other numbers behind them.
+    /// The rows as the instrument side would place them, with the shared table and the other numbers after them.
     fn table(sites: &[u64]) -> &'static mut [u64] {
         let row = size_of::<Row>() / 8;
         let shared = 1 + sites.len() * row;

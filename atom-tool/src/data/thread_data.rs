@@ -110,7 +110,7 @@ impl<T: Int> ThreadCell<T> {
         T::load(&self.0)
     }
 
-    /// The cell's value, read in a way that lets the compiler compare it where it lies in memory. An inlined routine
+    /// The cell's value, read in a way that lets the compiler compare it where it is in memory. An inlined routine
     /// then needs no register for it.
     ///
     /// # Safety
@@ -195,7 +195,7 @@ impl ThreadCell<u64> {
     /// Adds `SIZE`, and returns the value after it: a thread and a signal handler that interrupts it never get the same
     /// value. In a loop of notes an addition with the comparison takes 0.7 to 0.8 ns, an exchange 2.2 ns.
     ///
-    /// A handler that adds between the load and the addition, or behind it, leaves a gap: what was added here is nobody's.
+    /// A handler that adds between the load and the addition, or after it, leaves a gap: what was added here is nobody's.
     #[inline(always)]
     pub fn claim<const SIZE: u64>(&self) -> u64 {
         let end: u64;
@@ -399,12 +399,12 @@ pub unsafe fn thread_of_copy(copy: *const u8) -> u32 {
     unsafe { (*block_of(copy)).tid.load(Relaxed) }
 }
 
-/// The block that a copy lies in.
+/// The block that a copy is in.
 ///
 /// # Safety
 /// As for [`next_copy`].
 unsafe fn block_of(copy: *const u8) -> *const ThreadBlock {
-    // SAFETY: the caller's promise: the header lies in front of the data.
+    // SAFETY: the caller's promise: the header is in front of the data.
     unsafe {
         let head = copy.sub(HEAD);
         head.sub(*head.cast::<u64>() as usize).cast()
@@ -437,7 +437,7 @@ impl<T: ThreadState> Arg<AllThreads<T>> for ThreadData<T> {
 /// Analysis side: the running thread's copy of the state; use it as a `&T`.
 ///
 /// A thread that begins starts with the value that the instrument routine gave;
-/// it may go on with the copy of a thread that has ended, as its thread-local
+/// it may continue with the copy of a thread that has ended, as its thread-local
 /// storage does, so that sums over all threads are complete.
 #[repr(transparent)]
 pub struct PerThread<T: 'static> {
@@ -468,7 +468,7 @@ impl<T: ThreadState> PerThread<T> {
         unsafe { (*self.block()).tid.load(Relaxed) }
     }
 
-    /// The block that the copy lies in.
+    /// The block that the copy is in.
     #[inline(always)]
     pub(crate) fn block(self) -> *const ThreadBlock {
         // SAFETY: only `atom` makes values of this type. They point to data that

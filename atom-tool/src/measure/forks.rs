@@ -4,7 +4,7 @@
 //! in data of its own sets them to 0 in a function for [`in_child`], so that the reports of all processes add up.
 //!
 //! That function is called where the instrumented code sees a fork: not if a library that is not instrumented forks.
-//! Data that must not be in the child, such as output that the parent has not written yet, lies in memory that
+//! Data that must not be in the child, such as output that the parent has not written yet, is in memory that
 //! the kernel fills with zeros in the child, or is found by a pointer in such memory. (A child of `vfork`
 //! shares its parent's memory, and nothing is filled with zeros.)
 
@@ -41,7 +41,7 @@ pub fn end_without_report() {
     analysis_rt::be_silent();
 }
 
-/// True in a process that only reports the state of another one, which goes on (`atom run --every`).
+/// True in a process that only reports the state of another one, which continues (`atom run --every`).
 pub fn is_snapshot() -> bool {
     analysis_rt::is_snapshot()
 }

@@ -1,7 +1,7 @@
-//! A map from addresses to numbers: pieces of memory that do not overlap, for tools that follow what lies where at run
+//! A map from addresses to numbers: pieces of memory that do not overlap, for tools that follow what is where at run
 //! time.
 //!
-//! Pieces stand in chunks of sorted entries under a sorted directory, so adding and removing one among many takes little time,
+//! Pieces are in chunks of sorted entries under a sorted directory, so adding and removing one among many takes little time,
 //! and a look-up is one search.
 //!
 //! There are many readers and few writers, so the map is a sequence lock. A writer holds a lock of the tool's,
@@ -29,7 +29,7 @@ const PATIENCE: u32 = 1 << 20;
 pub struct Entry {
     /// First byte.
     pub start: u64,
-    /// Behind the last byte.
+    /// After the last byte.
     pub end: u64,
     /// A number that the map's user chooses.
     pub piece: u32,
@@ -97,7 +97,7 @@ impl Map {
         self.filter[bit / 64].load(Relaxed) >> (bit % 64) & 1 != 0
     }
 
-    /// The first piece that ends behind an address.
+    /// The first piece that ends after an address.
     #[inline]
     pub fn first_behind(&self, address: u64) -> Option<Entry> {
         let mut patience = PATIENCE;
@@ -218,7 +218,7 @@ impl<'m> Change<'m> {
         Self { map, spare }
     }
 
-    /// The first piece that ends behind an address.
+    /// The first piece that ends after an address.
     pub fn first_behind(&self, address: u64) -> Option<Entry> {
         self.map.search(address)
     }

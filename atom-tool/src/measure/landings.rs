@@ -17,12 +17,12 @@ const RETURN_AGAIN: [&str; 6] = [
     "getcontext",
 ];
 
-/// A place where a procedure goes on after procedures that it called were left without returning.
+/// A place where a procedure continues after procedures that it called were left without returning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Landing<'a> {
     /// A landing pad of exceptions.
     Handler(Block<'a>),
-    /// A call of `setjmp` or a similar function; the procedure goes on behind it.
+    /// A call of `setjmp` or a similar function; the procedure continues after it.
     Call(Inst<'a>),
 }
 

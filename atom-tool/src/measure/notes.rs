@@ -1,13 +1,13 @@
 //! Buffers of notes: what a routine writes down at a point, for slower code to look at later.
 //!
 //! Each thread has a [`NoteBuffer`] among its per-thread state. The routine at a point reserves room by
-//! [`NoteBuffer::reserve`] and writes its note if it lies in front of [`NoteBuffer::limit`]; otherwise it calls code
+//! [`NoteBuffer::reserve`] and writes its note if it is in front of [`NoteBuffer::limit`]; otherwise it calls code
 //! that empties the buffer. That code works on a [`Notes`], which has the memory and a lock.
 //!
 //! A signal handler that interrupts a routine between reserving and writing leaves a gap in front of its own
 //! notes. So the first word of a written note is never 0 (see [`word`]), and the reader sets it back to 0.
 //!
-//! A forked child has a copy of the parent's notes, which the parent will report. The limit lies in
+//! A forked child has a copy of the parent's notes, which the parent will report. The limit is in
 //! memory that the kernel empties in a child: the child's first note finds no room.
 
 use std::cell::UnsafeCell;
@@ -24,7 +24,7 @@ use crate::thread_state;
 const NOTED: u64 = 1 << 63;
 /// Room in bytes that [`NoteBuffer::has_slack`] asks for: 64 levels of signal handlers, each with notes of 512 bytes.
 pub const SLACK: u64 = 64 * 512;
-/// Bytes behind the notes of a buffer, for notes that nobody reads.
+/// Bytes after the notes of a buffer, for notes that nobody reads.
 const PARKED: usize = 4096;
 /// Bits of the kind of a note in its first word.
 const KIND_BITS: u32 = 2;
@@ -118,7 +118,7 @@ impl NoteBuffer {
         self.cursor.fetch_add(size)
     }
 
-    /// Reserves `SIZE` bytes for a note, as [`NoteBuffer::reserve`] does, in less time; returns the address behind them. If a
+    /// Reserves `SIZE` bytes for a note, as [`NoteBuffer::reserve`] does, in less time; returns the address after them. If a
     /// signal handler makes notes in just this moment, there may be `SIZE` bytes of zeros among its notes or in front of
     /// them.
     #[inline(always)]
@@ -134,7 +134,7 @@ impl NoteBuffer {
     }
 
     /// Whether there is room for [`SLACK`] bytes, so for a note and for the notes of signal handlers that interrupt it. It
-    /// needs one register. A thread that goes on with the buffer of one that has ended finds no room at first, if the
+    /// needs one register. A thread that continues with the buffer of one that has ended finds no room at first, if the
     /// tool has called [`tell_threads_apart`].
     #[inline(always)]
     pub fn has_slack(&self) -> bool {
@@ -149,7 +149,7 @@ impl NoteBuffer {
         }
     }
 
-    /// Address behind the last note that has room; 0 without a buffer, and in a forked child that has not
+    /// Address after the last note that has room; 0 without a buffer, and in a forked child that has not
     /// emptied it yet.
     #[inline(always)]
     pub fn limit(&self) -> u64 {
@@ -255,7 +255,7 @@ impl Notes {
         self.start
     }
 
-    /// Address behind the last note that was reserved and has room.
+    /// Address after the last note that was reserved and has room.
     pub fn end(&self, buffer: &NoteBuffer) -> u64 {
         buffer.cursor.get().min(self.start + self.room)
     }
@@ -288,7 +288,7 @@ pub trait Consume<const N: usize>: Sized {
     /// Takes the notes that a forked child has inherited; its parent takes them, too. The child's counts begin at 0.
     fn take_inherited(&mut self, notes: Taken<N>);
 
-    /// The notes that follow are of another thread, which goes on with the buffer of one that has ended.
+    /// The notes that follow are of another thread, which continues with the buffer of one that has ended.
     fn change_thread(&mut self) {}
 }
 
@@ -521,7 +521,7 @@ mod tests {
             return;
         };
         let end = buffer.claim::<SIZE>() as *mut u64;
-        // SAFETY: the claimed space lies in the test's memory.
+        // SAFETY: the claimed space is in the test's memory.
         unsafe {
             let first = end.sub(SIZE as usize / 8);
             assert_eq!(first.read_volatile(), 0, "claimed twice");

@@ -38,7 +38,7 @@ impl Address {
         Some(bias.wrapping_add(self.in_file()))
     }
 
-    /// The address whose run-time address this is, in a whole process; `None` if it lies in no object.
+    /// The address whose run-time address this is, in a whole process; `None` if it is in no object.
     pub fn of_run_time(address: u64) -> Option<Self> {
         let (object, bias) = analysis_rt::object_at(address)?;
         let in_file = address.wrapping_sub(bias);

@@ -243,7 +243,7 @@ impl<'a> Proc<'a> {
         let mut list = Vec::new();
         let mut irreducible = false;
         let blocks = |ids: *const u32, count: usize| -> Vec<Block<'a>> {
-            // SAFETY: by the interface, `count` numbers lie there during the call.
+            // SAFETY: by the interface, `count` numbers are there during the call.
             let ids = unsafe { std::slice::from_raw_parts(ids, count) };
             let handle = |id: &u32| Block::from_id(self.session, *id);
             ids.iter().map(handle).collect()

@@ -171,7 +171,7 @@ impl<'a> Proc<'a> {
             .text((self.host().proc_name)(self.host().context, self.id, true))
     }
 
-    /// Its name as it stands in the symbol table, or `sub_ADDRESS`.
+    /// Its name as it is in the symbol table, or `sub_ADDRESS`.
     pub fn symbol(&self) -> &'a str {
         self.session
             .text((self.host().proc_name)(self.host().context, self.id, false))

@@ -327,7 +327,7 @@ impl<'a> Program<'a> {
 
     /// Says that strings and arrays which this routine passes at ProgramBefore may be replaced by longer ones while the program
     /// runs. Under `atom run` a library that the program opens is added to the process: the instrument routine runs again, with the
-    /// library behind the other objects, and what it passes at ProgramBefore and ProgramAfter then is found where it was
+    /// library after the other objects, and what it passes at ProgramBefore and ProgramAfter then is found where it was
     /// before. The routines must keep the parameters themselves (an `Array`, `Sites`), look into them each time they need them, and
     /// give everything that they number the same numbers again. Without this, a tool whose arguments at ProgramBefore
     /// depend on the number of procedures does not see such libraries; arguments at ProgramAfter may always become longer.

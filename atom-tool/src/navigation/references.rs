@@ -81,7 +81,7 @@ fn may_repeat(bytes: &[u8]) -> bool {
 /// Analysis side: makes the references of a repeated instruction, `times` times from the
 /// addresses `at` on; an address of 0 stands for no operand.
 ///
-/// Calls `access` with an address and the number of accesses in a row that lie in the same block
+/// Calls `access` with an address and the number of accesses in a row that are in the same block
 /// of memory; blocks have `line` bytes, a power of two. The first element of such a run comes
 /// alone, so that all further elements of the run find the same state. `down` is the
 /// [`Direction`](crate::Direction).
@@ -95,7 +95,7 @@ pub fn repeated(
 ) {
     let down = down != 0;
     let step = if down { size.wrapping_neg() } else { size };
-    // Number of further elements that lie in the same lines.
+    // Number of further elements that are in the same lines.
     let follow = |address: u64| {
         let offset = address & (line - 1);
         match () {
@@ -136,7 +136,7 @@ mod tests {
             runs += 1;
         });
         assert_eq!(elements, 2000);
-        // Of four elements, three lie in one line of both; the fourth reaches into the next.
+        // Of four elements, three are in one line of both; the fourth reaches into the next.
         assert_eq!(runs, 250 * (4 + 2));
         let mut seen = Vec::new();
         repeated([96, 0], 10, 8, 1, 32, |a, n| seen.push((a, n)));

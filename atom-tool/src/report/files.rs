@@ -2,7 +2,7 @@
 //!
 //! The argument is one array of bytes: the number of rows (u64) and the width (u64), then two strings as in
 //! a [`StringList`]: the name of the file for people, the name of the JSON file, the name of the profile, `beside`
-//! if the profile stands beside another file and has its name from there, and the strings of `origin`.
+//! if the profile is beside another file and has its name from there, and the strings of `origin`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -40,7 +40,7 @@ impl ReportFiles {
     /// and `--full-names`.
     ///
     /// `-` is standard output, which is kept open for the report ([`output::keep_stdout`]). With
-    /// `--json` alone no file for people is written. The profile stands beside the file for people, or else
+    /// `--json` alone no file for people is written. The profile is beside the file for people, or else
     /// beside the JSON file: `icount.profile` beside `icount.out`.
     pub fn from_options(options: &Options<'_>, default: &str) -> Result<Self> {
         let json = options.value("--json")?.unwrap_or("");
@@ -68,7 +68,7 @@ impl ReportFiles {
     }
 
     /// Reads the options for the profile, for a tool whose report is a file in a format of its own: `report`.
-    /// [`Report::write`](super::Report::write) then writes the profile alone, which stands beside that file.
+    /// [`Report::write`](super::Report::write) then writes the profile alone, which is beside that file.
     /// The option `name` (`--profile` in most tools) gives it another name, `--no-profile` leaves it out.
     pub fn beside(options: &Options<'_>, report: &str, name: &str) -> Result<Self> {
         let given = options.value(name)?;
@@ -81,7 +81,7 @@ impl ReportFiles {
         Self::new(options, ["", "", &profile, beside], [ROWS, WIDTH])
     }
 
-    /// `files` are the report for people, the JSON file, the profile, and the file beside which the profile stands, if it
+    /// `files` are the report for people, the JSON file, the profile, and the file beside which the profile is, if it
     /// has its name from that.
     fn new(options: &Options<'_>, files: [&str; 4], [rows, width]: [u64; 2]) -> Result<Self> {
         let [output, json, profile, beside] = files;

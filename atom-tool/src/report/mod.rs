@@ -313,7 +313,7 @@ impl Report {
         self.places_of(prefix, columns, &[], sites.with(counted));
     }
 
-    /// As [`Report::places`]; only sites with events are given. Counts behind the first two are those of the columns
+    /// As [`Report::places`]; only sites with events are given. Counts after the first two are those of the columns
     /// `more`.
     pub(crate) fn places_of<const K: usize>(
         &mut self,

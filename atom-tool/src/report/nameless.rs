@@ -1,7 +1,7 @@
 //! Procedures without a name, which reports list by their addresses, and the packages that would name them.
 //!
 //! Distributions strip programs. Debian and its relatives have the symbols in packages of their own: `libc6-dbg` for the
-//! C library, else `PACKAGE-dbgsym`. Which package a file belongs to stands in the lists of dpkg.
+//! C library, else `PACKAGE-dbgsym`. Which package a file belongs to is in the lists of dpkg.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -6,13 +6,13 @@
 //! downwards. So a procedure that was entered with a lower stack pointer than
 //! the current one is gone. A procedure that was entered with the current stack pointer is gone too
 //! if another one is entered with it: the return address has been replaced.
-//! At an exit, a point has the stack pointer behind the exit: after a jump to another procedure
+//! At an exit, a point has the stack pointer after the exit: after a jump to another procedure
 //! it is the same as at the entry, after a return eight bytes higher.
 //!
 //! A thread may use several stacks, for signal handlers and coroutines. Stack
 //! pointers of different stacks cannot be compared. The stack of a thread's first point
 //! is its *base*. Procedures on another stack are nested in the procedures
-//! on the base, as a signal handler is. If the thread goes on elsewhere
+//! on the base, as a signal handler is. If the thread continues elsewhere
 //! before they have ended, they belong to a coroutine: it is suspended, and resumed
 //! at the next point on its stack.
 
@@ -25,7 +25,7 @@ pub enum Seen {
     Entry,
     /// Exit of a procedure.
     Exit,
-    /// The program goes on in a procedure whose frame ends above the stack
+    /// The program continues in a procedure whose frame ends above the stack
     /// pointer: after `setjmp`, in a handler of an exception.
     Here,
 }
@@ -164,7 +164,7 @@ impl Balancer {
         if is_jump {
             return;
         }
-        // A procedure may go on in the middle of another one and share its end. So the exit may name the
+        // A procedure may continue in the middle of another one and share its end. So the exit may name the
         // other one.
         let frames = &mut self.stacks[self.current].frames;
         let is_own = |f: &mut Frame| f.sp == sp || f.sp.wrapping_add(RETURN_ADDRESS) == sp;
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn an_exit_closes_whoever_was_entered_there() {
-        // Procedure 1 goes on in the middle of 2.
+        // Procedure 1 continues in the middle of 2.
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 800),

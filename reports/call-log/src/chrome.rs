@@ -1,7 +1,7 @@
 //! Export for viewers of Chrome's trace event format (Perfetto, `chrome://tracing`).
 //!
 //! Format: an object whose array `traceEvents` has the names of process and threads, then a complete event (`X`) for each
-//! call, with its start and duration in microseconds. Calls of a thread stand in the order of their starts, outer ones first,
+//! call, with its start and duration in microseconds. Calls of a thread are in the order of their starts, outer ones first,
 //! since viewers nest calls of equal start in the order in which they come. Names are shortened: a C++ name may be longer
 //! than all the rest of an event. The first call of a procedure has the full name and the source line.
 

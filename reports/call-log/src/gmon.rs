@@ -18,7 +18,7 @@ use crate::{Error, Location, Result};
 pub struct Histogram {
     /// The first address.
     pub low: u64,
-    /// The address behind the last one.
+    /// The address after the last one.
     pub high: u64,
     /// Samples per second.
     pub rate: u32,

@@ -140,7 +140,7 @@ fn sampled(gmon: &Gmon, symbols: &[Symbol]) -> BTreeMap<usize, Sampled> {
     let mut calls: BTreeMap<(Option<usize>, usize), u64> = BTreeMap::new();
     for arc in &gmon.arcs {
         let Some(to) = at(arc.to) else { continue };
-        // A return address may lie at the start of the next procedure.
+        // A return address may be at the start of the next procedure.
         let from = at(arc.from.saturating_sub(1));
         *calls.entry((from, to)).or_default() += u64::from(arc.count);
         all.entry(to).or_default().calls += u64::from(arc.count);
@@ -321,7 +321,7 @@ fn notes(rows: &[Row], gmon: &Gmon, period: f64) -> Vec<String> {
     notes
 }
 
-/// Columns of a line behind the name.
+/// Columns of a line after the name.
 const FIGURES: usize = 79;
 
 impl Comparison {

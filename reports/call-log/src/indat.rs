@@ -34,7 +34,7 @@ pub struct Wanted {
     pub line: u64,
 }
 
-/// Reads a description. Relative names in it count from the folder in which it lies.
+/// Reads a description. Relative names in it count from the folder in which it is.
 ///
 /// # Errors
 /// Names the line that is wrong.

@@ -36,12 +36,12 @@ pub use error::{Error, Location, Result};
 pub enum EventKind {
     /// A procedure is called.
     Entry,
-    /// A procedure returns, or goes on in another one that it jumps to.
+    /// A procedure returns, or continues in another one that it jumps to.
     Exit,
     /// A procedure is left by other means: `longjmp`, an exception, the end of its
     /// thread or process, a change to another stack.
     Left,
-    /// A procedure that has been called before goes on: no call.
+    /// A procedure that has been called before continues: no call.
     Resumed,
 }
 

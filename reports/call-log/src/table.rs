@@ -254,7 +254,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.2}%", share(part, whole))
 }
 
-/// Columns of a line behind the name.
+/// Columns of a line after the name.
 const FIGURES: usize = 59;
 
 /// The column of names has at least this width: its title.

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::account::Account;
 
-    /// Calls of few procedures, recursion, ends that pair with nothing, and clocks that stand still.
+    /// Calls of few procedures, recursion, ends that pair with nothing, and clocks that are still.
     #[test]
     fn it_agrees_with_the_account_of_the_whole_log() {
         let mut random = 7u64;

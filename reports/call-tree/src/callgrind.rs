@@ -55,7 +55,7 @@ pub struct Functions {
 struct Names<'a>(HashMap<&'a str, usize>);
 
 impl<'a> Names<'a> {
-    /// The name as it stands behind the equals sign.
+    /// The name as it is after the equals sign.
     fn shown(&mut self, name: &'a str) -> String {
         let known = self.0.len() + 1;
         let shown = if name.is_empty() { UNKNOWN } else { name };

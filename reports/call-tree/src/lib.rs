@@ -51,7 +51,7 @@ pub struct CallTree {
     pub measures: Vec<Measure>,
     /// Procedures and places.
     pub frames: Vec<Frame>,
-    /// The nodes, each behind its parent.
+    /// The nodes, each after its parent.
     pub nodes: Vec<Node>,
 }
 

@@ -14,7 +14,7 @@ const BODY: &str = include_str!("../page/tree.html");
 const SCRIPT: &str = include_str!("../page/tree.js");
 
 impl CallTree {
-    /// Writes a page with flame graphs. `facts` stand above them.
+    /// Writes a page with flame graphs. `facts` are above them.
     ///
     /// # Errors
     /// The writer's.

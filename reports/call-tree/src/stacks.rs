@@ -15,7 +15,7 @@ impl CallTree {
     /// # Errors
     /// The writer's.
     pub fn write_folded(&self, measure: usize, to: &mut dyn Write) -> io::Result<()> {
-        // Semicolons divide frames, and the last blank stands before the value.
+        // Semicolons divide frames, and the last blank is before the value.
         let names: Vec<String> = (self.frames.iter())
             .map(|frame| frame.name.replace(';', ":").replace('\n', " "))
             .collect();

@@ -1,7 +1,7 @@
 //! What was executed of a program, and the files in which other programs read it.
 //!
 //! The tool `cover` writes these files when the program ends, and `atom report` writes them from profiles, perhaps
-//! of several runs. Both fill a [`Coverage`], so the formats stand here once.
+//! of several runs. Both fill a [`Coverage`], so the formats are here once.
 
 #![deny(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! The table of events. Numbers of the kernel's events stand in `linux/perf_event.h`.
+//! The table of events. Numbers of the kernel's events are in `linux/perf_event.h`.
 
 use crate::perf::{TYPE_CACHE, TYPE_HARDWARE, TYPE_SOFTWARE};
 use crate::{Code, Event, Exact, Model, Source, Usage, papi};

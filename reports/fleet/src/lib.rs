@@ -2,7 +2,7 @@
 //!
 //! All tools share one table: a row is one measured value of one row of a profile's table, with the place in the code
 //! that it belongs to, and with what ran. So a query does not depend on the tool that measured. Each file of
-//! the table lies in a folder that names its tool and its day, as engines expect of a partitioned table:
+//! the table is in a folder that names its tool and its day, as engines expect of a partitioned table:
 //!
 //! ```text
 //! FOLDER/tool=icount/date=2026-11-22/RUN.parquet

@@ -189,7 +189,7 @@ pub fn next(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads an unsigned number off the front of `bytes`, which then start behind it.
+/// Reads an unsigned number off the front of `bytes`, which then start after it.
 ///
 /// # Errors
 /// As [`read`]; `bytes` then start where reading stopped.

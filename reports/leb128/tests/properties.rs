@@ -130,7 +130,7 @@ fn numbers_too_large_are_refused() {
     assert_eq!(take::<u64>(&mut &[0xff; 9][..]), Err(Error::Truncated));
     let mut signed = too_large.iter().copied();
     assert_eq!(read_signed(|| signed.next()), Err(Error::Overflow));
-    // Zeros behind a number that fits are padding.
+    // Zeros after a number that fits are padding.
     let padded: Vec<u8> = [0x85].into_iter().chain([0x80; 40]).chain([0]).collect();
     assert_eq!(take::<u64>(&mut &padded[..]), Ok(5));
 }

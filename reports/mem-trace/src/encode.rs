@@ -2,7 +2,7 @@
 //!
 //! A program makes some hundred million entries a second, so a word may cost few nanoseconds. Nothing here depends on a
 //! branch that a processor could not predict: a word that begins an entry is encoded like a value, and how far a word
-//! is from its prediction decides no branch. The state lies in registers while words are encoded ([`Run`]).
+//! is from its prediction decides no branch. The state is in registers while words are encoded ([`Run`]).
 #![allow(unsafe_code)]
 
 use std::hint::select_unpredictable;
@@ -100,7 +100,7 @@ const CODES: [[u16; 65]; GROUP] = {
     codes
 };
 
-/// The state while words are encoded. It is small and never lies in memory.
+/// The state while words are encoded. It is small and is never in memory.
 #[derive(Clone, Copy)]
 struct Run {
     state: u64,
@@ -155,7 +155,7 @@ impl Encoder {
             // SAFETY: as above.
             run = unsafe { self.group(run, groups.remainder(), first_time) };
         }
-        // SAFETY: the end lies in the same room as the start, and all bytes up to it are written.
+        // SAFETY: the end is in the same room as the start, and all bytes up to it are written.
         unsafe {
             let len = to.bytes.len() + run.to.offset_from(start) as usize;
             to.bytes.set_len(len);

@@ -14,7 +14,7 @@
 //! | 1 | the objects: for each its name, path and build-id, each as its length and its bytes |
 //! | 2 | descriptions of batches, compressed: for each its number, its length and its bytes |
 //! | 3 | entries of a thread: the thread's number, the number of words, then the words |
-//! | 4 | as 3, but behind the first two numbers the bytes are compressed |
+//! | 4 | as 3, but after the first two numbers the bytes are compressed |
 //!
 //! Compression is deflate (RFC 1951).
 //!
@@ -32,9 +32,9 @@
 //! then for each word the bytes that its bits announce: its signed distance from the prediction, lowest byte first. For 0
 //! there are no bytes, for 1 there is one, for 2 there are three, for 3 eight. The last group of a chunk may have fewer words.
 //!
-//! Batches have numbers from 1 on. A thread begins behind batch 0, which has no values; its chunks continue each other.
+//! Batches have numbers from 1 on. A thread begins after batch 0, which has no values; its chunks continue each other.
 //! Where an entry should begin there may be a word that begins no entry of a described batch: it stands for nothing, the
-//! next word should begin an entry, and that one is predicted as behind batch 0. So it is where a chunk ends within an entry.
+//! next word should begin an entry, and that one is predicted as after batch 0. So it is where a chunk ends within an entry.
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 

@@ -100,7 +100,7 @@ struct Described {
 /// What a thread's next words are predicted from.
 #[derive(Default)]
 struct Thread {
-    /// The last words: for each batch those of its values, and the word behind it. The first one belongs to batch 0.
+    /// The last words: for each batch those of its values, and the word after it. The first one belongs to batch 0.
     slots: Vec<u64>,
     /// The next word's place.
     at: usize,

@@ -1,4 +1,4 @@
-//! Parts of a text that is too long, with an ellipsis for what lies between them.
+//! Parts of a text that is too long, with an ellipsis for what is between them.
 
 use crate::ELLIPSIS;
 use crate::parse;
@@ -104,7 +104,7 @@ impl Shown<'_> {
     }
 }
 
-/// The text with characters left out around its middle, or before and behind the character `wanted`.
+/// The text with characters left out around its middle, or before and after the character `wanted`.
 fn cut(text: &str, wanted: &usize, width: usize) -> String {
     let all: Vec<char> = text.chars().collect();
     let room = width.saturating_sub(1);

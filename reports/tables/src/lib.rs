@@ -51,7 +51,7 @@ pub fn shorten(name: &str, width: usize) -> Cow<'_, str> {
     })
 }
 
-/// What stands before the name and is never shortened: the indentation and a word, as in `    from f()`. Empty if
+/// What is before the name and is never shortened: the indentation and a word, as in `    from f()`. Empty if
 /// it would leave little of the width.
 fn lead(text: &str, width: usize) -> &str {
     const LEAST: usize = 8;

@@ -8,7 +8,7 @@
 pub enum Node {
     /// A word, `::`, a space or a single other character.
     Word(String),
-    /// Brackets with what stands in them.
+    /// Brackets with what is in them.
     Group(char, Vec<Node>, char),
 }
 
@@ -62,7 +62,7 @@ pub fn words(name: &str) -> Vec<&str> {
     words
 }
 
-/// Number of bytes behind `operator` that name the operator.
+/// Number of bytes after `operator` that name the operator.
 fn operator(rest: &str) -> usize {
     if rest.starts_with("()") || rest.starts_with("[]") {
         return 2;

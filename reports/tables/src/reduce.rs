@@ -46,7 +46,7 @@ const OF_CHAR: [(&str, &str); 14] = [
     ("basic_filebuf", "filebuf"),
 ];
 
-/// Words that stand before the name of what they belong to. They are no return type.
+/// Words that are before the name of what they belong to. They are no return type.
 const BELONGINGS: [&str; 4] = ["thunk", "guard", "vtable", "typeinfo"];
 
 /// Levels of brackets whose contents go one by one.
@@ -197,7 +197,7 @@ fn without_result(nodes: Vec<Node>) -> Vec<Node> {
     }
 }
 
-/// Where the brackets with a function's parameters stand: the last ones, behind a name or its template arguments.
+/// Where the brackets with a function's parameters are: the last ones, after a name or its template arguments.
 fn parameters(nodes: &[Node]) -> Option<usize> {
     let at = nodes.iter().rposition(|n| n.opens('('))?;
     let before = nodes[..at].last()?;
@@ -212,7 +212,7 @@ fn empty_parameters(nodes: &mut [Node]) {
     }
 }
 
-/// Replaces what stands in brackets by an ellipsis.
+/// Replaces what is in brackets by an ellipsis.
 fn empty(inner: &mut Vec<Node>) {
     if parse::text(inner).chars().count() > 1 {
         *inner = vec![Node::Word(ELLIPSIS.to_string())];

@@ -12,7 +12,7 @@ const NEIGHBOURS: usize = 64;
 /// The names, each in at most `width` characters, in their order. Equal names stay equal.
 ///
 /// Names are shortened as by [`shorten`]. Where two different names would become the same, the parts that
-/// tell them apart stay. If these do not fit, a number behind the name tells them apart (`name…#2`). Only if
+/// tell them apart stay. If these do not fit, a number after the name tells them apart (`name…#2`). Only if
 /// not even the numbers fit, a name is longer than `width`.
 pub fn shorten_all<'a>(names: &[&'a str], width: usize) -> Vec<Cow<'a, str>> {
     let mut used: BTreeSet<String> = BTreeSet::new();

@@ -350,12 +350,12 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a `use` item stands at the start, not a list of captures (`use<'a>`).
+/// Whether a `use` item is at the start, not a list of captures (`use<'a>`).
 fn is_use(rest: &[TokenTree]) -> bool {
     ident(rest, 0).as_deref() == Some("use") && !rest.get(1).is_some_and(|t| is_punct(t, '<'))
 }
 
-/// Whether `#[cfg(test)]` stands at the start.
+/// Whether `#[cfg(test)]` is at the start.
 fn is_test_attribute(rest: &[TokenTree]) -> bool {
     match rest {
         [hash, TokenTree::Group(group), ..] if is_punct(hash, '#') => {

@@ -13,7 +13,7 @@ struct Args {
     /// Run libraries at full speed; what they call back is not judged then.
     #[arg(long)]
     skip_libraries: bool,
-    /// Number of steps after which the program goes on by itself.
+    /// Number of steps after which the program continues by itself.
     #[arg(long, default_value_t = u64::MAX)]
     max_steps: u64,
     /// The program: a file, not looked up in PATH.

@@ -2,7 +2,7 @@
 //!
 //! `.ci/run` makes each kind of check on some subjects; this command makes it on all. A job that
 //! has passed is noted in `target/nightly/passed` and not run again, so that the command can be
-//! interrupted and goes on where it was. It is to be run in the project's folder.
+//! interrupted and continues where it was. It is to be run in the project's folder.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -3,7 +3,7 @@
 //!
 //! PT is the time that a start and a stop take, measured on an actor that does nothing. TET is the
 //! time of a frame. PTT is PT times the number of actors of a frame. The overhead is PTT in per cent of
-//! TET, as in the paper. Beside it stands the time that the frame really takes in addition to its time without
+//! TET, as in the paper. Beside it is the time that the frame really takes in addition to its time without
 //! instrumentation, which includes the cost of counting between starts and stops.
 //!
 //! Usage: papify [RUNS [EVENT,...]]

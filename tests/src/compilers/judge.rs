@@ -47,7 +47,7 @@ struct Original {
 }
 
 impl Judge {
-    /// A judge with a folder of its own. Packages of PyPI lie in `wheels`. `seed` draws the tools, unless all are wanted.
+    /// A judge with a folder of its own. Packages of PyPI are in `wheels`. `seed` draws the tools, unless all are wanted.
     pub fn new(folder: &Path, wheels: &Path, seed: u64, all_tools: bool) -> Judge {
         Judge {
             folder: folder.to_owned(),

@@ -47,7 +47,7 @@ pub struct Case {
     pub compiler: Compiler,
     /// The source's file.
     pub source: PathBuf,
-    /// Options, and what changes the build behind a semicolon.
+    /// Options, and what changes the build after a semicolon.
     pub options: String,
     /// Options that the source asks for.
     pub flags: String,
@@ -209,7 +209,7 @@ fn asked(
         return None;
     }
     let Some(header) = header else {
-        // What only clang has stands in a file that says so.
+        // What only clang has is in a file that says so.
         let is_clang = source.file_stem()?.to_str()?.ends_with("-clang");
         let fits = !is_clang || compiler.family.as_deref() == Some("clang");
         return fits.then(|| (String::new(), vec![Vec::new()]));

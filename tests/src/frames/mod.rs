@@ -214,7 +214,7 @@ impl Run {
         }
         let mut bytes = [0u8; 16];
         for (i, half) in bytes.chunks_exact_mut(8).enumerate() {
-            // The second word may lie after the last page of code.
+            // The second word may be after the last page of code.
             let word = ptrace::peek(self.pid, rip + 8 * i as u64);
             half.copy_from_slice(&if i == 0 { word? } else { word.unwrap_or(0) }.to_le_bytes());
         }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// DWARF numbers of the callee-saved registers: rbx, rbp, r12 to r15.
 pub const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
 
-/// The part of a file in which an instruction lies.
+/// The part of a file in which an instruction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TextKind {
     /// In the original text.

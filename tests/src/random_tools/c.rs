@@ -195,7 +195,7 @@ static void tool{t}(u64 every, char *sums) {{
                 Argument::Value(_) => {
                     demands.push(format!("InstOffers(i, {place}, {})", argument(a, k).1));
                 }
-                // A sum stands before an instruction only.
+                // A sum is before an instruction only.
                 Argument::Sum { .. } if routine.after => demands.push("0".into()),
                 _ => {}
             }

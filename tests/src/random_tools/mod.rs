@@ -147,7 +147,7 @@ const PROGRAM: &str = include_str!("program.c");
 /// There is no compiler.
 pub fn program(folder: &Path) -> Result<PathBuf> {
     let fail = |e: String| Error::new("compiling the program", e);
-    // The paths of the program and of its rewrites have the same length, since it lies on the stack.
+    // The paths of the program and of its rewrites have the same length, since it is on the stack.
     let place = folder.join("prog-o");
     std::fs::create_dir_all(&place).map_err(|e| fail(e.to_string()))?;
     let (source, program) = (folder.join("program.c"), place.join("program"));

@@ -330,7 +330,7 @@ pub enum Statement {
         Vec<Statement>,
         Vec<Statement>,
     ),
-    /// A call of a function that stands apart.
+    /// A call of a function that is apart.
     Cold(usize, Vec<Expression>),
     /// The end of the routine.
     Return,

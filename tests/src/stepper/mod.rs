@@ -1,7 +1,7 @@
 //! Ground truth: how often each instruction of a program really ran.
 //!
 //! A tool that counts is judged by comparing its figures with the processor's own. This module runs a program under ptrace, one instruction at a time
-//! and without address randomisation, and counts every instruction that lies in
+//! and without address randomisation, and counts every instruction that is in
 //! the program's own executable segments. It shares no code with the rewriter.
 //!
 //! What counts as one execution:
@@ -38,7 +38,7 @@ use crate::source::End;
 pub struct BranchCount {
     /// The branch went to its target.
     pub taken: u64,
-    /// Control went on with the next instruction.
+    /// Control continued with the next instruction.
     pub not_taken: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The few ptrace requests that the stepper makes, as safe functions.
 //!
-//! The invariant behind each `unsafe`: the request reads or writes only the
+//! The invariant after each `unsafe`: the request reads or writes only the
 //! traced process, or a local variable of the type that the request documents.
 
 use std::io;

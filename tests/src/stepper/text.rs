@@ -1,4 +1,4 @@
-//! The program's own text: which addresses count, and what stands there.
+//! The program's own text: which addresses count, and what is there.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -76,7 +76,7 @@ impl Text {
         })
     }
 
-    /// Whether the address (in the file) lies in an executable segment.
+    /// Whether the address (in the file) is in an executable segment.
     pub fn contains(&self, address: u64) -> bool {
         self.segments
             .iter()

@@ -70,7 +70,7 @@ struct Thread {
     foreseen: Option<bool>,
     /// A signal was passed on with the last resume.
     delivering: bool,
-    /// The `rep` instruction here has been counted and goes on.
+    /// The `rep` instruction here has been counted and continues.
     rep: Option<u64>,
     /// `rep` instructions that signal handlers interrupted, with their rsp.
     interrupted: Vec<(u64, u64)>,
@@ -476,7 +476,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Resumes a thread, noting the instruction that it stands at.
+    /// Resumes a thread, noting the instruction that it is at.
     fn go(&mut self, tid: pid_t, signal: i32) -> io::Result<()> {
         let pc = ptrace::pc(tid)?;
         self.go_from(tid, pc, signal)

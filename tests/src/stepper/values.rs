@@ -255,7 +255,7 @@ impl Run<'_> {
         self.values.bias = entry_point(tid)?.wrapping_sub(self.text.entry);
         let gate = Gate::find(tid).filter(|_| self.wanted.skip_libraries);
         let mut pending: Option<Instance> = None;
-        // A repeated instruction that has been recorded and goes on.
+        // A repeated instruction that has been recorded and continues.
         let mut going_on: Option<Instance> = None;
         loop {
             let pc = ptrace::pc(tid)?;

@@ -58,7 +58,7 @@ fn check_speedscope(json: &serde_json::Value) -> usize {
 }
 
 /// The trace event format: an object with `traceEvents`; an X is a call with start and duration in
-/// microseconds, which lies in the call around it; M names process and threads. Calls of a thread are in the order of
+/// microseconds, which is in the call around it; M names process and threads. Calls of a thread are in the order of
 /// their starts, outer ones first.
 fn check_chrome(json: &serde_json::Value) -> usize {
     // By thread: the start of the last call, and the ends of the calls around it.

@@ -27,7 +27,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Forgets the calls whose return address lies at `slot` or lower. They are above a signal handler's frame.
+    /// Forgets the calls whose return address is at `slot` or lower. They are above a signal handler's frame.
     fn drop_up_to(&mut self, slot: u64) {
         let is_over = |frame: &mut Frame| frame.slot != 0 && frame.slot <= slot;
         while self.frames.pop_if(is_over).is_some() {}

@@ -225,7 +225,7 @@ fn trying_callbacks_is_not_noticed() {
     ];
     let out = instrument(&program, &tool, &options);
     // Without randomisation every address is the same, and there is no child to wait for. The
-    // names have the same length, as the stack begins behind them.
+    // names have the same length, as the stack begins after them.
     let same = folder.join("addresses.org");
     std::fs::copy(&program, &same).unwrap();
     let [before, after] = [same, out].map(|program| {

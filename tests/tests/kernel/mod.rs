@@ -74,7 +74,7 @@ fn list(program: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Executions of each section by name, and the facts behind them.
+/// Executions of each section by name, and the facts after them.
 struct Summary {
     /// Executions by section.
     counts: HashMap<String, u64>,

@@ -28,13 +28,13 @@ const WAYS: [&str; 4] = [
 
 /// Code around a table.
 struct Place {
-    /// What stands in front of the procedure's code.
+    /// What is in front of the procedure's code.
     before: &'static str,
     /// What stands between the code and its return.
     inside: &'static str,
-    /// What stands behind the return, in the procedure.
+    /// What is after the return, in the procedure.
     end: &'static str,
-    /// What stands behind the procedure.
+    /// What is after the procedure.
     behind: &'static str,
 }
 

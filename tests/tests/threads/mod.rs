@@ -2,7 +2,7 @@
 //! the same events in all ways in which threads can share counters. All ways agree cell by cell,
 //! and with the numbers that the program's header states. In addition to the lines of other test
 //! programs the header may have `count-forked: NAME N` for the children, and `lock: yes`
-//! to count behind a lock as well.
+//! to count after a lock as well.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

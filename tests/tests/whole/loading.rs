@@ -327,7 +327,7 @@ fn a_modified_library_is_told_and_a_link_to_it_is_no_modification() {
     assert_eq!(count(outcome.pid), 0);
 }
 
-/// The interpreter maps the zeros at the end of a segment of data before it maps what lies behind that segment.
+/// The interpreter maps the zeros at the end of a segment of data before it maps what is after that segment.
 #[test]
 fn code_behind_data_is_mapped_and_counted() {
     let place = Place::new("useparted");

@@ -48,7 +48,7 @@ pub struct Ledger {
 /// Most pieces of [`Cells`].
 const PIECES: usize = 16;
 
-/// Cells in memory that takes no room before it is used. There may be more of them later, which lie elsewhere, so no cell
+/// Cells in memory that takes no room before it is used. There may be more of them later, which are elsewhere, so no cell
 /// ever moves.
 struct Cells {
     first: Box<[ThreadCell<i64>]>,

@@ -151,7 +151,7 @@ fn begin(
 fn end(states: AllThreads<State>, counts: Counters, files: Files) {
     let Some(run) = settings::run() else { return };
     for (state, counts) in states.iter().zip(counts.of_threads(states)) {
-        // If the process goes on, because it fails to execute another program, it does so with a new interval.
+        // If the process continues, because it fails to execute another program, it does so with a new interval.
         if let Some(ledger) = state.ledger() {
             end_interval(run, state, ledger, counts);
         }

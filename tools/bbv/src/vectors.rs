@@ -117,7 +117,7 @@ impl Sink {
     }
 
     /// Writes what is left, the file of blocks and the report. A report on the way has no vectors: the process
-    /// goes on to write them.
+    /// continues to write them.
     pub fn finish(&mut self, run: &Run, files: Files) {
         if forks::is_snapshot() {
             return self.report(run, files);

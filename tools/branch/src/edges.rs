@@ -1,7 +1,7 @@
 //! The option `--edges`: how often each edge of the control flow was taken, as `atom report --export fdata` needs it.
 //!
 //! Both edges of a conditional branch follow from the branch's own counter. Where a block ends with a direct jump or
-//! call, or goes on into a block to which something jumps, the block's executions are counted. Jumps and calls through
+//! call, or continues into a block to which something jumps, the block's executions are counted. Jumps and calls through
 //! pointers are counted by target. Returns are left out.
 
 use std::collections::HashSet;

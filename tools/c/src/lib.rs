@@ -11,7 +11,7 @@
 //!
 //! The instrument routine runs inside `atom` and has the system's C library. Analysis routines run in the instrumented
 //! program and have the functions of `c`: `atom` binds the imports of the tool's copy to them. Neither these functions nor the
-//! runtime's are exported under C's names, so that nothing here stands in for the system's library inside `atom`.
+//! runtime's are exported under C's names, so that nothing here is in for the system's library inside `atom`.
 
 mod c;
 mod entry;

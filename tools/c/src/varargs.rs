@@ -88,7 +88,7 @@ impl VaList {
     /// # Safety
     /// There is such an argument.
     pub unsafe fn double(&mut self) -> f64 {
-        // SAFETY: the caller's promise; behind the general registers the area has eight vector registers.
+        // SAFETY: the caller's promise; after the general registers the area has eight vector registers.
         unsafe {
             if self.vectors >= ALL {
                 return self.take_stack(8);
@@ -114,7 +114,7 @@ impl VaList {
 
 /// The exponent 0 of a `long double` as it is stored.
 const BIAS: i32 = 16383;
-/// Bits behind the point of a `long double`.
+/// Bits after the point of a `long double`.
 const FRACTION: i32 = 63;
 
 /// A `long double` (64 bits of mantissa, then 15 of exponent and the sign), rounded to a `double`.

@@ -105,7 +105,7 @@ fn parsed(text: &str) -> Result<[u64; 3]> {
     }
 }
 
-/// A number, perhaps with `k` or `m` behind it.
+/// A number, perhaps with `k` or `m` after it.
 fn bytes(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(['k', 'm']);
@@ -203,7 +203,7 @@ fn processor() -> Vec<Level> {
     if found.is_empty() { leaf(AMD) } else { found }
 }
 
-/// A cache by the registers eax, ebx, ecx of its leaf; `None` behind the last one.
+/// A cache by the registers eax, ebx, ecx of its leaf; `None` after the last one.
 fn level([eax, ebx, ecx]: [u32; 3]) -> Option<Level> {
     const INSTRUCTIONS: u32 = 2;
     let kind = eax & 0x1f;

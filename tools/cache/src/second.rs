@@ -1,7 +1,7 @@
 //! Two levels: a miss of the first level is a reference to the second one.
 //!
 //! The second level keeps its lines in the order of use, as the first does. It is neither inclusive nor exclusive: a
-//! line that is missed enters both, and leaves each by itself. Its lines lie in memory of their own, which each thread
+//! line that is missed enters both, and leaves each by itself. Its lines are in memory of their own, which each thread
 //! maps at its first miss.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -67,10 +67,10 @@ fn note(buffer: PerThread<NoteBuffer>, word: u32, sp: u64, clock: u64) {
     let word = notes::word(word);
     let note = Note { word, clock, sp };
     // The clock is read before the space is reserved. So the notes of a signal handler that runs after the
-    // reservation are later, and they lie behind this note.
+    // reservation are later, and they are after this note.
     let at = buffer.reserve(NOTE);
     if at < buffer.limit() && buffer.thread() == buffer.thread_number() {
-        // SAFETY: the reserved space belongs to this note only and lies before the limit.
+        // SAFETY: the reserved space belongs to this note only and is before the limit.
         unsafe { (at as *mut Note).write(note) };
     } else {
         thread::slow(buffer, at, note);

@@ -92,7 +92,7 @@ impl Export<'_> {
     ) {
         let mut places: Vec<Option<usize>> = Vec::with_capacity(tree.nodes.len());
         for (i, node) in tree.nodes.iter().enumerate() {
-            // What runs before the first entry stands beside the outermost procedures.
+            // What runs before the first entry is beside the outermost procedures.
             if i == 0 && node.own == 0 {
                 places.push(around);
                 continue;

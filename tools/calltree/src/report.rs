@@ -86,7 +86,7 @@ fn tree(report: &mut Report, found: &Found, most: usize) {
     let nodes = &found.tree.nodes;
     let whole = nodes[0].total;
     let mut order: Vec<usize> = (1..nodes.len()).filter(|i| nodes[*i].total != 0).collect();
-    // A node stands behind its parent, whose total is not smaller, so the first ones form a tree.
+    // A node is after its parent, whose total is not smaller, so the first ones form a tree.
     order.sort_by_key(|i| (Reverse(nodes[*i].total), *i));
     if most != 0 {
         order.truncate(most);

@@ -1,7 +1,7 @@
 //! Instructions of stubs of the procedure linkage table.
 //!
-//! A stub is a jump through memory. To count it where it stands would cost more than the stub: nothing is known to be
-//! dead there, not even what lies below rsp. So the block that calls the stub counts it, if all that leads to the stub are calls and
+//! A stub is a jump through memory. To count it where it is would cost more than the stub: nothing is known to be
+//! dead there, not even what is below rsp. So the block that calls the stub counts it, if all that leads to the stub are calls and
 //! jumps whose blocks are counted.
 
 use std::collections::HashMap;

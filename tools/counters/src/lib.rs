@@ -1,6 +1,6 @@
 //! Time and up to eight events around each execution of chosen procedures.
 //!
-//! `docs/tools/counters.md` describes options and output. Events that instrumentation counts lie in a
+//! `docs/tools/counters.md` describes options and output. Events that instrumentation counts are in a
 //! few cells of each thread (`tally`, `model`). Events that the kernel counts are read from the kernel
 //! (`meters`). A measurement has three steps:
 //!
@@ -85,7 +85,7 @@ fn note(
     }
     let (clock, processor) = cost::now();
     // All values are read before the space is reserved. So the notes of a signal handler that runs after the
-    // reservation have later values, and they lie behind this note.
+    // reservation have later values, and they are after this note.
     let size = (VALUES + count) as u64 * 8;
     let at = buffer.reserve(size);
     let word = notes::word(word) | u64::from(processor) << PROCESSOR;

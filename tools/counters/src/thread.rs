@@ -219,7 +219,7 @@ impl State {
             let mut moment = self.moment(run, at);
             moment.processor = (word >> PROCESSOR) as u32 & cost::UNKNOWN;
             // A signal handler may have run between the reading and the noting of the values, so that its notes,
-            // which lie before this one, have larger values.
+            // which are before this one, have larger values.
             if let Some(last) = &self.last {
                 for (value, last) in moment.values.iter_mut().zip(&last.values) {
                     *value = (*value).max(*last);

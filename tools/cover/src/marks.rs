@@ -145,7 +145,7 @@ pub fn plan(proc: Proc<'_>, mut edges: Option<&mut u32>) -> Plan {
     plan
 }
 
-/// The rules of joins, each behind those of the joins from which control comes to it. `next` has the blocks to which
+/// The rules of joins, each after those of the joins from which control comes to it. `next` has the blocks to which
 /// control certainly goes from each block.
 fn joins(facts: &Facts<'_>, next: &[Option<Vec<Block<'_>>>], marked: &[bool]) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
@@ -164,7 +164,7 @@ fn joins(facts: &Facts<'_>, next: &[Option<Vec<Block<'_>>>], marked: &[bool]) ->
     in_order(rules)
 }
 
-/// Puts rules of joins behind those on which they depend. Rules that depend on themselves are left out: their blocks are
+/// Puts rules of joins after those on which they depend. Rules that depend on themselves are left out: their blocks are
 /// in a loop without an end.
 fn in_order(rules: Vec<Rule>) -> Vec<Rule> {
     let joined: HashMap<u32, usize> = rules.iter().map(|rule| rule.0).zip(0..).collect();

@@ -8,7 +8,7 @@
 //! - for a branch in a group with lines: the differences of its file and line from those of the branch before, or of
 //!   the head.
 //!
-//! The lines of blocks stand elsewhere ([`crate::lines`]).
+//! The lines of blocks are elsewhere ([`crate::lines`]).
 //!
 //! The rules of marks are packed, too: for each procedure its number of blocks, the number of its first block as the
 //! difference from the procedure before, the length of the rest in bytes, and for each rule its block as the

@@ -231,7 +231,7 @@ impl Input<'_> {
         found
     }
 
-    /// Counts of the ways of a branch, taken and not taken. `all` is the number of blocks, behind which the marks of
+    /// Counts of the ways of a branch, taken and not taken. `all` is the number of blocks, after which the marks of
     /// ways have their numbers.
     fn ways(&self, ways: [Seen; 2], number: usize, all: usize) -> [Option<u64>; 2] {
         if let Blocks::Counted(_, counters) = self.reached.blocks {

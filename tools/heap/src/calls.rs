@@ -126,7 +126,7 @@ impl Here {
             let at = buffer.reserve(NOTE);
             let at = at as *mut u64;
             // A handler that ends the process here finds a note that was never written: its first word comes last.
-            // SAFETY: the reserved space belongs to this note only and lies before the limit.
+            // SAFETY: the reserved space belongs to this note only and is before the limit.
             unsafe {
                 for (i, word) in note.into_iter().enumerate().skip(1) {
                     at.add(i).write_volatile(word);
@@ -141,7 +141,7 @@ impl Here {
     }
 }
 
-/// Behind each of the other routines: does what these have left. They call nothing, so that their points need not save
+/// After each of the other routines: does what these have left. They call nothing, so that their points need not save
 /// vector registers; this one is called rarely.
 #[analysis]
 pub fn late(
@@ -156,7 +156,7 @@ pub fn late(
     }
 }
 
-/// As [`late`], behind [`after`].
+/// As [`late`], after [`after`].
 #[analysis]
 pub fn late_after(
     open: PerThread<Open>,
@@ -337,7 +337,7 @@ pub fn leave(
     }
 }
 
-/// Behind a call that may have led to an allocator of a library that is not seen.
+/// After a call that may have led to an allocator of a library that is not seen.
 #[analysis]
 pub fn after(
     open: PerThread<Open>,

@@ -12,7 +12,7 @@ use call_tree::{CallTree, Frame, Measure, Node};
 
 use crate::found::{Found, Path};
 
-/// A place must have one of this many parts of the bytes to stand in the tree for itself.
+/// A place must have one of this many parts of the bytes to be in the tree for itself.
 const SMALLEST: u64 = 100;
 
 /// Writes the files with these names, which are empty for files that are not wanted. `measure` is the number of the

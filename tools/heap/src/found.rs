@@ -112,7 +112,7 @@ impl Found<'_> {
             });
             node = caller;
         }
-        // The outermost procedure has no caller, and stands there itself already.
+        // The outermost procedure has no caller, and is there itself already.
         if node == 0 && parts.len() > 1 {
             parts.pop();
         }

@@ -2,7 +2,7 @@
 //!
 //! Notes are taken a buffer at a time. The notes of one thread are in their order. With several threads, notes are kept until
 //! there are many, and the older half of them is brought into the order of time. A thread that makes few notes may be
-//! later with them: a free that is taken before the allocation, because that lies in another thread's buffer, waits for it.
+//! later with them: a free that is taken before the allocation, because that is in another thread's buffer, waits for it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

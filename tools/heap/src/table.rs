@@ -105,7 +105,7 @@ impl Table {
         }
         let block = self.slots[i].block;
         self.used -= 1;
-        // Blocks behind it move up, unless that is in front of where their search begins.
+        // Blocks after it move up, unless that is in front of where their search begins.
         let mut gap = i;
         loop {
             i = (i + 1) & mask;

@@ -45,7 +45,7 @@ fn begin(buffers: AllThreads<NoteBuffer>, files: Files, windows: Record<Windows>
 #[analysis(uninterrupted)]
 fn end(all: AllThreads<NoteBuffer>, files: Files) {
     let Some(run) = sink::run() else { return };
-    // A report of a process that goes on: the process itself writes the trace.
+    // A report of a process that continues: the process itself writes the trace.
     if atom_tool::forks::is_snapshot() {
         return;
     }

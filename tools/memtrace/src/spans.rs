@@ -1,4 +1,4 @@
-//! Where the references of a batch lie, for each of its values: most entries are decided by that, without a look at single
+//! Where the references of a batch are, for each of its values: most entries are decided by that, without a look at single
 //! references.
 
 use mem_trace::MOST_VALUES;
@@ -17,7 +17,7 @@ struct Span {
     len: u64,
 }
 
-/// The spans of a batch. What few values need lies together.
+/// The spans of a batch. What few values need is together.
 #[repr(C)]
 pub struct Spans {
     /// Number of values up to the last one that references have.

@@ -1,7 +1,7 @@
 //! Windows: parts of a run outside of which nothing is noted.
 //!
 //! Each thread counts its instructions for itself, at the beginning of each block. A phase ends with the first block that
-//! begins behind its last instruction.
+//! begins after its last instruction.
 
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
@@ -98,7 +98,7 @@ impl Windows {
         Ok((!is_all).then_some(windows))
     }
 
-    /// The phase behind another one, and its number of instructions.
+    /// The phase after another one, and its number of instructions.
     fn next(&self, phase: u32) -> (u32, i64) {
         match phase {
             NEW if self.skip > 0 => (SKIPPED, self.skip as i64),

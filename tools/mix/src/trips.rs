@@ -205,7 +205,7 @@ fn begin() {
 }
 
 /// Adds the trips to the histograms that were not followed by another one. The rows stay as they are: a process whose
-/// `exec` fails goes on.
+/// `exec` fails continues.
 #[analysis(uninterrupted)]
 fn settle(spills: AllThreads<Spill>, rows: AllThreadRows<CELLS>, histograms: Counters<CLASSES>) {
     let mut all: Vec<[u64; CLASSES]> = histograms.rows().collect();

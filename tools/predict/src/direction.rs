@@ -20,7 +20,7 @@ const UP: u32 = u32::from_le_bytes([UNIT, 2 * UNIT, 3 * UNIT, 3 * UNIT]);
 /// For each value of a counter, lowest first, its value after a branch that is not taken.
 const DOWN: u32 = u32::from_le_bytes([0, 0, UNIT, 2 * UNIT]);
 
-/// The key of a branch: its address in the file, with the number of its object mixed in, which stands in bits 32 and up.
+/// The key of a branch: its address in the file, with the number of its object mixed in, which is in bits 32 and up.
 pub const fn key(pc: u64) -> u32 {
     pc as u32 ^ ((pc >> 32) as u32).wrapping_mul(0x9e37_79b1)
 }

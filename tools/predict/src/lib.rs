@@ -45,7 +45,7 @@ fn note_outcome(buffer: PerThread<NoteBuffer>, word: u32) {
 #[inline(always)]
 fn note_again(buffer: PerThread<NoteBuffer>, word: u32) {
     let end = buffer.claim::<NOTE>() as *mut u64;
-    // SAFETY: the reserved space belongs to this note only and lies before the limit.
+    // SAFETY: the reserved space belongs to this note only and is before the limit.
     unsafe { end.sub(1).write(notes::word(word)) };
 }
 
@@ -201,7 +201,7 @@ impl<'a> Found<'a> {
         found
     }
 
-    /// Adds the notes of outcomes, which stand at the ends of blocks.
+    /// Adds the notes of outcomes, which are at the ends of blocks.
     fn add_branches(&self, program: &Program<'_>, buffer: ThreadData<NoteBuffer>) {
         let mut branches = self.branches.iter().enumerate().peekable();
         let mut jumps = self.jumps.iter().peekable();
@@ -276,7 +276,7 @@ fn add_branch(inst: Inst<'_>, number: usize, asks: bool, buffer: ThreadData<Note
     let word = |kind| notes::kind_and_number(kind, number as u32);
     let block = inst.block();
     let stays = inst.target().is_some_and(|to| to.proc() == inst.proc());
-    // A condition costs more than a constant: flags are often free behind the branch.
+    // A condition costs more than a constant: flags are often free after the branch.
     if stays && block.has_way(Way::Taken) && block.has_way(Way::Falling) {
         for (way, kind) in [(Way::Taken, TAKEN), (Way::Falling, NOT_TAKEN)] {
             match asks {

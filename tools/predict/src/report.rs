@@ -273,7 +273,7 @@ fn branches(report: &mut Report, parts: &Parts, reached: &[(Site, Sums)]) {
     }
     table.sort(0);
     if best.is_some() {
-        // Behind the three counts stand the models; the last one is the best.
+        // After the three counts are the models; the last one is the best.
         table.sort(2 + parts.models().count());
     }
 }

@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-/// Bits of a *lane*: a number for each table stands in one word, so that one operation computes all four.
+/// Bits of a *lane*: a number for each table is in one word, so that one operation computes all four.
 const LANE: u32 = 16;
 /// 1 in each lane.
 const ONES: u64 = 0x0001_0001_0001_0001;

@@ -104,7 +104,7 @@ impl Counts {
     }
 }
 
-/// A conditional branch while its thread runs. All that a branch needs lies together. The counts go to [`Counts`] before
+/// A conditional branch while its thread runs. All that a branch needs is together. The counts go to [`Counts`] before
 /// they can overflow.
 #[derive(Clone, Copy)]
 struct Branch {

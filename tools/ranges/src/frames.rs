@@ -8,7 +8,7 @@ use atom_tool::prelude::*;
 use crate::heap::Calls;
 use crate::live::{self, Live, Variable};
 
-/// Frames that are further apart than this (in bytes) lie on different stacks.
+/// Frames that are further apart than this (in bytes) are on different stacks.
 const STACK: u64 = 8 << 20;
 
 plain_data! {

@@ -114,7 +114,7 @@ fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row
     look_up_slow(state, shape.0, address, size, row, tag);
 }
 
-/// Whether a reference lies in the window of the operand's last reference.
+/// Whether a reference is in the window of the operand's last reference.
 #[inline(always)]
 fn is_in_window(row: Row, address: u64, size: u64) -> bool {
     let window = &WINDOW[(row[WORD].get() >> 48) as usize % WINDOWS];
@@ -392,7 +392,7 @@ fn count(operand: Operand, bytes: Range<u64>, size: u64, times: u64) -> bool {
     found
 }
 
-/// Counts references that lie in one piece. A single reference makes the piece's window the operand's window.
+/// Counts references that are in one piece. A single reference makes the piece's window the operand's window.
 fn count_in_piece(operand: Operand, entry: Entry, set: &Set, size: u64, times: u64) {
     let Operand { row, tag } = operand;
     if times != 1 || entry.piece as usize >= WINDOWS {

@@ -34,7 +34,7 @@ plain_data! {
         pub each: u32,
     }
 
-    /// An instruction that lies in a range of code.
+    /// An instruction that is in a range of code.
     pub struct CodeSite {
         /// Number of the instruction among the sites.
         pub site: u32,
@@ -491,7 +491,7 @@ pub fn frames(
     if procs.is_empty() {
         return Ok(variables);
     }
-    // Exceptions and longjmp skip the returns of procedures, so calls stand where control comes back.
+    // Exceptions and longjmp skip the returns of procedures, so calls are where control comes back.
     for block in program.procs().flat_map(|proc| proc.blocks()) {
         let lands = |from: Edge<'_>| from.kind == EdgeKind::Unwind;
         if block.predecessors().into_iter().any(lands) {

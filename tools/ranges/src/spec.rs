@@ -381,7 +381,7 @@ fn is_file(path: &str, file: &str) -> bool {
 }
 
 /// Whether a pattern names a procedure: by its symbol, by its demangled name, or by that name without
-/// parameters, also of a clone (`f(int) [clone .part.0]`). In front the name of its object may stand
+/// parameters, also of a clone (`f(int) [clone .part.0]`). In front the name of its object may be
 /// (`libz.so.1:deflate*`).
 fn is_proc(pattern: &str, proc: Proc<'_>) -> bool {
     if let Some((object, own)) = pattern.split_once(':')

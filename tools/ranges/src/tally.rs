@@ -16,7 +16,7 @@ const PROBES: usize = 24;
 pub struct Tally {
     /// Number of references.
     pub references: u64,
-    /// Number of their bytes that lie in the ranges.
+    /// Number of their bytes that are in the ranges.
     pub bytes: u64,
     /// Number of misses.
     pub misses: u64,

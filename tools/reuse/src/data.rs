@@ -112,7 +112,7 @@ struct Page {
 /// Memory that one variable or block has.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// Address of its first byte, and the one behind its last byte; equal for none.
+    /// Address of its first byte, and the one after its last byte; equal for none.
     start: u64,
     end: u64,
     number: u32,

@@ -62,7 +62,7 @@ static CALLERS: AtomicU64 = AtomicU64::new(0);
 
 /// Number of changes of the blocks that are remembered.
 const REMEMBERED: usize = 256;
-/// The first address of each change of the blocks, and the one behind the last, by the change's number modulo their number.
+/// The first address of each change of the blocks, and the one after the last, by the change's number modulo their number.
 static CHANGED: [[AtomicU64; 2]; REMEMBERED] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; REMEMBERED];
 
@@ -256,7 +256,7 @@ fn landed(open: PerThread<OpenCall>, sp: u64) {
     open.landed(sp);
 }
 
-/// The address behind a block. Mappings have whole pages.
+/// The address after a block. Mappings have whole pages.
 fn end(start: u64, size: u64, is_mapping: bool) -> u64 {
     let unit = if is_mapping { PAGE } else { 1 };
     let end = start.saturating_add(size);

@@ -26,7 +26,7 @@ const MOST_LINE: u64 = 4096;
 plain_data! {
     /// References that are noted together.
     pub struct Group {
-        /// Number of its first part; the next group's is behind its last one.
+        /// Number of its first part; the next group's is after its last one.
         first: u32,
         /// Number of its procedure's site.
         site: u32,
@@ -133,7 +133,7 @@ fn variables(program: &Program, names: &mut StringList) -> Vec<Variable> {
     }
     let mut gaps = Vec::new();
     for object in program.objects() {
-        // Storage of threads has addresses here at which it never is.
+        // Storage of threads has addresses here at which it is never.
         let sections = object.sections();
         for section in sections.iter().filter(|s| s.flags & SHF_TLS == 0) {
             let name = names.intern(&name_in(Some(object), section.name));

@@ -102,7 +102,7 @@ fn facts(report: &mut Report, run: &Run, counts: &Counts, threads: u64) {
     }
 }
 
-/// Percentage of the run's references that miss a cache of `lines` lines, of which `misses` stand in the histogram.
+/// Percentage of the run's references that miss a cache of `lines` lines, of which `misses` are in the histogram.
 /// Each reference of a sample stands for [`Run::sample`] references. The divisor is the number of all references, which
 /// is known exactly: so a line with a large share of the references, nearly all of them hits, changes the ratio little
 /// whether the sample has the line or not.
@@ -130,7 +130,7 @@ fn error_of_references(parts: &[Histogram], lines: u64) -> f64 {
 }
 
 /// The second part of [`error`]. Of `lines` lines the sample has `lines / sample` in the mean; how many it has in truth
-/// is distributed binomially. Each relative error of the distances moves the references that lie as near to the limit.
+/// is distributed binomially. Each relative error of the distances moves the references that are as near to the limit.
 fn error_of_distances(histogram: &Histogram, sample: u64, lines: u64) -> f64 {
     let relative = (sample.saturating_sub(1) as f64 / lines as f64).sqrt();
     let around = |factor: f64| histogram::bin((lines as f64 * factor) as u64);

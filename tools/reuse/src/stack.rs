@@ -3,7 +3,7 @@
 //! The most recently used lines are in an array that is searched from its start. A line that is the last of it and
 //! makes room for another one falls into the *deep* part: a map with the time at which it fell, and a bit for each time
 //! at which a line fell that is still there. Lines of the array are more recent than all deep ones, and deep ones are in
-//! the order of these times, so a deep line's distance is the array's length plus the number of bits behind its time. A
+//! the order of these times, so a deep line's distance is the array's length plus the number of bits after its time. A
 //! tree over the bits' sums (Fenwick) counts them in logarithmic time. When all times are used, they are dealt out anew.
 
 use std::collections::HashMap;

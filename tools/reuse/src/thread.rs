@@ -305,7 +305,7 @@ impl Consume<1> for State {
     }
 
     fn take_inherited(&mut self, notes: Taken<1>) {
-        // The stack goes on from what the parent did before the fork; the parent counts it.
+        // The stack continues from what the parent did before the fork; the parent counts it.
         self.take(notes);
         self.counts = Counts::new();
     }

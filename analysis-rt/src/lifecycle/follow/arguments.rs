@@ -29,7 +29,7 @@ const TOO_MANY: usize = 1 << 24;
 /// the application's own call follows.
 static LAST: AtomicPtr<usize> = AtomicPtr::new(null_mut());
 
-/// Executes the words with path, arguments and environment behind them. Returns if that fails.
+/// Executes the words with path, arguments and environment after them. Returns if that fails.
 ///
 /// # Safety
 /// `call` has the arguments of the application's `execve`, whose path is a string.
@@ -109,7 +109,7 @@ unsafe fn execute_array(array: *const usize) {
     unsafe { syscall!(libc::SYS_execve, *array, array, nothing.as_ptr()) };
 }
 
-/// Writes the pointers and a null behind them. False if there are more than were counted.
+/// Writes the pointers and a null after them. False if there are more than were counted.
 fn fill(array: &mut [usize], words: &[u8], numbers: [usize; 2], call: [usize; 3]) -> bool {
     let [path, argv, envp] = call;
     let mut places = array.iter_mut();

@@ -164,7 +164,7 @@ fn judge_elf(file: &File, head: &[u8]) -> Verdict {
     Verdict::Followed
 }
 
-/// Looks at the program interpreter whose path stands in a file.
+/// Looks at the program interpreter whose path is in a file.
 fn judge_interpreter(file: &File, offset: u64, size: u64) -> Verdict {
     let mut path = [0; HEAD];
     let Some(path) = path.get_mut(..size as usize) else {

@@ -3,7 +3,7 @@
 //! The original text holds pads, and its procedures run at other addresses, so what the process writes there would have no
 //! effect. Just before a system call that makes text writable, or writes to it, the procedures there are put back in
 //! place: the bytes under their pads are restored, and direct calls and jumps in the new text lead to the original
-//! entries. Procedures that share code or bytes with them follow. Frames and loops that are in the new text go on there.
+//! entries. Procedures that share code or bytes with them follow. Frames and loops that are in the new text continue there.
 //! The code at the new entries stays, so a pad that the process has copied before (as the beginning of the procedure,
 //! to call it or to write it back) still leads to the procedure.
 //!
@@ -115,7 +115,7 @@ fn is_memory(descriptor: usize) -> bool {
     target.starts_with(b"/proc/") && target.ends_with(b"/mem")
 }
 
-/// Puts back what lies in a part of memory to which the process is about to write.
+/// Puts back what is in a part of memory to which the process is about to write.
 fn written(address: usize, len: usize) {
     let (from, to) = (address as u64, address.saturating_add(len) as u64);
     let count = object_count();
@@ -132,7 +132,7 @@ fn object_count() -> usize {
     table::process().map_or(1, |process| process.object_count)
 }
 
-/// Where the table of an object lies and which procedures it is about, by run-time addresses; `None` if the object is
+/// Where the table of an object is and which procedures it is about, by run-time addresses; `None` if the object is
 /// not mapped or nothing in it moved.
 fn place_of(object: usize) -> Option<TextPlace> {
     let bias = table::load_bias(object)?;
@@ -199,7 +199,7 @@ fn marks_of(object: usize) -> Option<&'static AtomicPtr<u8>> {
     (!all.is_null()).then(|| unsafe { &*all.add(object) })
 }
 
-/// Puts the procedures of an object in place that lie in a range of run-time addresses.
+/// Puts the procedures of an object in place that are in a range of run-time addresses.
 fn put_in_place(object: usize, from: u64, to: u64) {
     let Some((table, bias)) = table_of(object) else {
         return;

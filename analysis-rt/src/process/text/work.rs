@@ -40,7 +40,7 @@ pub(super) struct Work {
     bias: u64,
     procs: &'static mut [Proc],
     marks: &'static mut [Mark],
-    /// Numbers behind the procedures.
+    /// Numbers after the procedures.
     rest: &'static [u8],
 }
 
@@ -85,7 +85,7 @@ impl Work {
         if procs.is_null() {
             return None;
         }
-        // SAFETY: the numbers stand behind the structure; both mappings are large enough, and zeros are valid.
+        // SAFETY: the numbers are after the structure; both mappings are large enough, and zeros are valid.
         let (mut numbers, procs, marks) = unsafe {
             let behind = core::ptr::from_ref(table).add(1).cast::<u8>();
             (

@@ -262,7 +262,7 @@ fn a_forked_child_has_its_own_file() {
     let names = names.map(|e| e.file_name().to_string_lossy().into_owned());
     let child: Vec<_> = names.filter(|name| name.starts_with("data.arp.")).collect();
     assert_eq!(child.len(), 1, "{child:?}");
-    // The child goes on in the open section, with its counters.
+    // The child continues in the open section, with its counters.
     let expected = list(&[("3@0 2@0", 1.0), ("3@0 1@1", 1.0)]);
     assert_eq!(here.records(&child[0]), expected);
 }

@@ -21,7 +21,7 @@ use super::region::{Region, close};
 use super::source::{self, StatementKind};
 use super::view::{Family, Own, View};
 
-/// Number of lines behind a label in which its statement must start.
+/// Number of lines after a label in which its statement must start.
 const REACH: u32 = 60;
 
 /// Advice to the user where a label cannot be placed.
@@ -279,7 +279,7 @@ impl<'a> Copy<'a> {
         mine.filter(|p| p.copy == self.number).map(|p| p.line)
     }
 
-    /// True if all known lines of the block's instructions lie in the range, and at least one line
+    /// True if all known lines of the block's instructions are in the range, and at least one line
     /// is known.
     fn is_within(&self, block: Block<'a>, first: u32, last: u32) -> bool {
         let mut any = false;

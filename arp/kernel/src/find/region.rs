@@ -1,7 +1,7 @@
 //! A part of a procedure, and the points at which control crosses its border.
 //!
-//! A region is a set of instructions. Inside a block the border lies between two
-//! instructions. Between blocks it lies on edges, and the calls for it must stand on those edges
+//! A region is a set of instructions. Inside a block the border is between two
+//! instructions. Between blocks it is on edges, and the calls for it must be on those edges
 //! alone. Two kinds of edge can hold no code. For the edge of an exception, the landing pad closes
 //! the region *if* it is still open. For the edges of a jump through a table with targets on both
 //! sides of the border, the target decides at run time.
@@ -106,7 +106,7 @@ impl<'a> Region<'a> {
         border
     }
 
-    /// Adds the crossings behind a block; `inside` says whether the block's end is in the region.
+    /// Adds the crossings after a block; `inside` says whether the block's end is in the region.
     fn after(&self, block: Block<'a>, inside: bool, border: &mut Border<'a>) {
         let edges = self.family.successors(block);
         let to = |b: Option<Block<'a>>| b.is_some_and(|b| self.starts(b));

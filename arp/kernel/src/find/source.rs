@@ -1,7 +1,7 @@
-//! The statement behind a label, as the source file has it.
+//! The statement after a label, as the source file has it.
 //!
 //! Debug information does not say what kind of statement a label marks, nor where it ends. If
-//! the source file is available, a few tokens tell. The file is used only if the label stands at
+//! the source file is available, a few tokens tell. The file is used only if the label is at
 //! the line that debug information gives.
 
 /// Kinds of statement.

@@ -206,7 +206,7 @@ impl Found {
         let typical = Typical::of(measure);
         let [empty, plain, measured] = values.map(|mut values| typical.take(&mut values));
         let around = |sum: f64| ((sum - empty) / INNER as f64).max(0.0);
-        // Between the two readings of this measure lie the readings of the others.
+        // Between the two readings of this measure are the readings of the others.
         let mut meters: Vec<AnyMeter> = taking_part().map(|m| meter(*m)).collect();
         let which = taking_part().position(|m| *m == measure).unwrap_or(0);
         let mut areas = vec![Area::default(); meters.len()];

@@ -1,7 +1,7 @@
 //! The measures.
 //!
-//! Measuring takes time itself. A part of it lies between the two readings of a section, and so in
-//! the section's value. All of it lies in the value of an enclosing section. Both costs are found
+//! Measuring takes time itself. A part of it is between the two readings of a section, and so in
+//! the section's value. All of it is in the value of an enclosing section. Both costs are found
 //! at the start by measuring empty sections, and are subtracted.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ impl Measure {
             // SAFETY: every x86-64 processor has it.
             Self::Cycles => unsafe { core::arch::x86_64::_rdtsc() },
             Self::CpuTime => cpu_time(),
-            // SAFETY: the cell lies in the thread's block, which lives for ever.
+            // SAFETY: the cell is in the thread's block, which lives for ever.
             Self::Instructions => unsafe { (*at.instructions).load(Relaxed) },
             Self::Callbacks => 0,
         }

@@ -421,7 +421,7 @@ pub fn end(
     let threads = lock(&here.threads);
     let (still_busy, missed) = wait(all, &threads);
     let still = |entry: &&ThreadEntry| !still_busy.contains(&(entry.open as usize));
-    // SAFETY: their threads do not work on them, unless the process goes on after this.
+    // SAFETY: their threads do not work on them, unless the process continues after this.
     let opens = threads
         .iter()
         .filter(still)

@@ -2,7 +2,7 @@
 //!
 //! A section that begins is pushed on a stack of its thread, with the program's stack pointer.
 //! Ends come in the opposite order as long as procedures return. If one does not (longjmp, an
-//! exception, a tail call), the next begin or end finds entries whose stack pointer lies below the
+//! exception, a tail call), the next begin or end finds entries whose stack pointer is below the
 //! program's. Their procedures are gone, so these entries are closed and not recorded.
 
 use std::sync::atomic::AtomicU64;
@@ -100,7 +100,7 @@ impl Open {
         }
     }
 
-    /// Restores a saved state after [`finish`](Self::finish), as the process goes on.
+    /// Restores a saved state after [`finish`](Self::finish), as the process continues.
     pub fn restore(&mut self, saved: SavedOpen) {
         self.recorder.restore(saved.recorder);
         self.stack = saved.stack;

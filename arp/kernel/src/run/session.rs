@@ -154,7 +154,7 @@ pub struct Process {
     pub spawned: Mutex<Vec<Spawned>>,
     /// Values that were played back in each thread.
     pub played: Mutex<Vec<Arc<Mutex<Sums>>>>,
-    /// State of the recording at its last end, needed to go on.
+    /// State of the recording at its last end, needed to continue.
     end: Mutex<Option<End>>,
     /// Address of the block of the thread that ended the recording.
     pub ender: AtomicUsize,
@@ -163,7 +163,7 @@ pub struct Process {
     problems: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// State that is needed to go on after an end.
+/// State that is needed to continue after an end.
 struct End {
     mark: Mark,
     problems: Vec<(&'static str, u64)>,
@@ -400,7 +400,7 @@ impl Process {
     }
 
     /// Completes the data file; returns messages for the user. Nothing is recorded afterwards,
-    /// unless the process [goes on](Self::goes_on).
+    /// unless the process [continues](Self::goes_on).
     pub fn finish(&self, threads: &mut [&mut Open]) -> Vec<String> {
         let Some(session) = &self.session else {
             return Vec::new();

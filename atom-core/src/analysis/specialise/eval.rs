@@ -2,7 +2,7 @@
 //!
 //! Instructions with known operands are computed; the others become the body. The routine's own stack
 //! frame vanishes, as the words stored there are remembered as values. A branch that cannot be decided
-//! splits the body in two, and the code behind it is followed twice. A side that cannot be followed (it
+//! splits the body in two, and the code after it is followed twice. A side that cannot be followed (it
 //! calls, uses vector registers, is too long) becomes a call of the whole routine from its start. That
 //! is correct as long as nothing has been stored before the branch, or one addition or subtraction, which
 //! the side takes back.
@@ -200,7 +200,7 @@ impl<'a> Evaluator<'a> {
                     self.step(&mut state, raw)?;
                     at = raw.next_ip();
                 }
-                // A tail call behind a branch is the rare case.
+                // A tail call after a branch is the rare case.
                 Exit::Tail(_)
                     if self.branches > 0 && !self.whole && state.stored.undo().is_some() =>
                 {
@@ -235,7 +235,7 @@ impl<'a> Evaluator<'a> {
         let mut sides = [None, None];
         let branches = self.branches;
         let undo = state.stored.undo();
-        // Compilers put rare code out of line, behind a taken branch.
+        // Compilers put rare code out of line, after a taken branch.
         for (side, at) in [(1, raw.next_ip()), (0, raw.near_branch_target())] {
             let count = self.count;
             (self.next, self.narrow) = (next, narrow);

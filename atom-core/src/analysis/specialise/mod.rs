@@ -3,7 +3,7 @@
 //! This is partial evaluation: the routine's machine code is followed with what is known of the
 //! arguments. An argument is a constant, an address that is known when the output is written, or an
 //! input that is known only when the point is reached. The residual code is a small [`Body`] that can
-//! stand at the point in place of the call. Bodies are kept by routine and by *shape* of the
+//! are at the point in place of the call. Bodies are kept by routine and by *shape* of the
 //! arguments. A constant's value is part of the shape only if the routine computes with it, so a
 //! million calls with a counter each share one body.
 

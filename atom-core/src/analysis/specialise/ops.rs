@@ -86,7 +86,7 @@ pub struct Mem {
     pub disp: i32,
 }
 
-/// The operand of an instruction that may lie in memory.
+/// The operand of an instruction that may be in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rm {
     /// No operand: the instruction is the opcode alone.
@@ -123,11 +123,11 @@ pub struct Machine {
     pub rep: bool,
     /// Register field.
     pub reg: Slot,
-    /// Operand that may lie in memory.
+    /// Operand that may be in memory.
     pub rm: Rm,
     /// Immediate operand.
     pub imm: Imm,
-    /// A value that must lie in cl.
+    /// A value that must be in cl.
     pub count: Option<V>,
     /// Flags that it reads, as a set.
     pub reads: u8,

@@ -67,7 +67,7 @@ impl Stored {
         }
     }
 
-    /// The same with an operation that stores behind it.
+    /// The same with an operation that stores after it.
     pub fn and(self, op: &Machine) -> Self {
         match (self, op.inverse()) {
             (Self::Nothing, Some(undo)) => Self::Once(undo),

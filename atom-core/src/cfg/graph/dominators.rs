@@ -9,7 +9,7 @@
 /// Number that stands for no node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A graph in compressed form: the targets of each node lie side by side.
+/// A graph in compressed form: the targets of each node are side by side.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Adjacency {
     start: Vec<u32>,

@@ -4,7 +4,7 @@
 //! that header is the header with all blocks that reach a back edge's source
 //! without passing it. Back edges to one header make one loop. Two natural
 //! loops are disjoint or nested, so they form a forest; the blocks of each loop
-//! are kept as one slice of a single vector in which inner loops lie inside
+//! are kept as one slice of a single vector in which inner loops are inside
 //! outer ones, which keeps deep nests linear in memory.
 //!
 //! A cycle that is entered at several blocks has no header and is no natural
@@ -103,7 +103,7 @@ impl Loops {
         loops
     }
 
-    /// Orders all blocks so that the blocks of each loop lie side by side.
+    /// Orders all blocks so that the blocks of each loop are side by side.
     fn lay_out(
         &mut self,
         groups: &[&[(u32, u32, u32)]],

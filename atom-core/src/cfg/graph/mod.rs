@@ -202,7 +202,7 @@ impl FlowGraph {
         };
         let succs = cfg.succs(id);
         for (i, succ) in succs.iter().enumerate() {
-            // The successor that is reached without a jump stands last.
+            // The successor that is reached without a jump is last.
             let falls = !flow.ends_flow() && i + 1 == succs.len();
             let edge = match *succ {
                 Succ::Fall(_) if is_call && facts.never_goes_on(id) => continue,

@@ -1,6 +1,6 @@
 //! Which calls never return.
 //!
-//! Behind a call of `abort()` compilers place unrelated code. No execution takes an edge
+//! After a call of `abort()` compilers place unrelated code. No execution takes an edge
 //! to that code, and the edge would hide loops and dominators. Imported
 //! functions that never return are known by name. A procedure of the program returns if
 //! it has a way from an entry to a return, to an
@@ -154,7 +154,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Repeats until nothing changes. Callees often lie before their callers, so
+    /// Repeats until nothing changes. Callees are often before their callers, so
     /// almost all procedures are settled in the first rounds.
     fn run(&mut self) {
         let mut open: Vec<ProcId> = (0..self.cfg.procs.len())

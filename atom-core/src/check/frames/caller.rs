@@ -125,7 +125,7 @@ impl<'s> Registers<'s> {
         }
     }
 
-    /// The value of an expression at an address of code. `frame` stands on the stack first.
+    /// The value of an expression at an address of code. `frame` is on the stack first.
     fn evaluate(&self, bytes: &[u8], code: u64, frame: Option<Term>) -> Term {
         let mut stack: Vec<Term> = frame.into_iter().collect();
         let mut operations = operations_of(bytes);

@@ -36,7 +36,7 @@ fn landing(area: &Area<'_>, address: u64) -> Landing {
 
 impl<'a> Areas<'a> {
     /// Compares the landing of an exception at the original address `old` and at `new`. `place_of` tells where moved
-    /// code lies.
+    /// code is.
     pub fn compare(
         &mut self,
         table: &UnwindTable<'a>,

@@ -257,7 +257,7 @@ impl<'a> Frames<'a> {
                 ));
             }
             registers = caller.registers;
-            // Unwinders look up the call, which stands in front of the return address.
+            // Unwinders look up the call, which is in front of the return address.
             code = back - 1;
         }
         Ok((code, registers))
@@ -355,7 +355,7 @@ fn word(state: &State, (base, at): Rsp, by: i64) -> Option<Value> {
     }
 }
 
-/// The registers that a callee keeps and that do not have their values, without rbp if its value lies in a frame.
+/// The registers that a callee keeps and that do not have their values, without rbp if its value is in a frame.
 pub fn lost(state: &State, has_rbp: bool) -> Lost {
     let is_lost = |register: &&u16| {
         let number = HARDWARE[usize::from(**register)];

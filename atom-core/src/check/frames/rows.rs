@@ -137,7 +137,7 @@ impl<'a> Rulebook<'a> {
     }
 
     /// True if the caller is where the other row finds it, which finds its frame `distance` bytes from the register `by`,
-    /// where rsp is as in that row: the rules are the same, and all that is kept lies in the frame, not below rsp.
+    /// where rsp is as in that row: the rules are the same, and all that is kept is in the frame, not below rsp.
     pub fn finds_same(&self, row: &Row<'_>, other: &Row<'_>, (by, distance): (u16, i64)) -> bool {
         let least = || self.all[row.rules.0 as usize].least;
         other.cfa == Cfa::Register(by, distance)
@@ -147,7 +147,7 @@ impl<'a> Rulebook<'a> {
     }
 
     /// True if a row is one of shared code that keeps the return address below its frame, and nothing else but rbp.
-    /// rbp lies below the return address if the frame is found by it.
+    /// rbp is below the return address if the frame is found by it.
     pub fn is_called(&self, row: &Row<'_>) -> bool {
         match (row.cfa, self.of(row)) {
             (Cfa::Register(6, _), rules) => {
@@ -269,7 +269,7 @@ impl<'a> Table<'a> {
         Self::new(table.eh_frame, table.vaddr, Index::Parsed(table))
     }
 
-    /// The table of the output, whose index lies at an address. `None` if it has another form than it should have.
+    /// The table of the output, whose index is at an address. `None` if it has another form than it should have.
     pub fn indexed(memory: &Memory<'a>, header: u64) -> Option<Self> {
         /// Version, and the encodings of the table's address, of the count, of entries.
         const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
@@ -300,7 +300,7 @@ pub struct Personality {
 pub struct Description {
     /// First address.
     pub start: u64,
-    /// Address behind the last.
+    /// Address after the last.
     end: u64,
     /// Address of its exception table.
     pub area: Option<u64>,
@@ -406,7 +406,7 @@ impl<'a> Reader<'a> {
     fn other_row(&mut self, address: u64, book: &mut Rulebook<'a>) -> Option<Row<'a>> {
         let near = self.near;
         let rows = &self.read(address, book)?.rows;
-        // Mostly the row behind the last one.
+        // Mostly the row after the last one.
         let ends = |row: usize| rows.get(row).map_or(u64::MAX, |row| row.end);
         let is_at = |row: usize| address < ends(row) && (row == 0 || ends(row - 1) <= address);
         let row = match [near, near + 1, near + 2]

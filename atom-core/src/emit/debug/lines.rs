@@ -156,7 +156,7 @@ fn relocate_names(
     Some(())
 }
 
-/// Writes one sequence, as several sequences if its code lies apart.
+/// Writes one sequence, as several sequences if its code is apart.
 fn write_sequence(rows: &[LineRow], map: &dyn CodeMap, encoder: &mut Encoder) {
     // End address of the open sequence.
     let mut open: Option<u64> = None;

@@ -201,7 +201,7 @@ impl Lists {
         let mut base = unit.low_pc;
         let is_locations = self.kind == ListKind::Locations;
         loop {
-            // Both kinds use the same codes up to 4. A location list has two more codes behind
+            // Both kinds use the same codes up to 4. A location list has two more codes after it
             // them.
             let code = match (cursor.u8()?, is_locations) {
                 (code @ 0..=4, _) => code,

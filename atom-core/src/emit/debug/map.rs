@@ -52,7 +52,7 @@ pub(super) struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// The file's addresses are shifted where new text lies below the image.
+    /// The file's addresses are shifted where new text is below the image.
     fn shift(&self, address: u64) -> u64 {
         address.wrapping_add(self.layout.region.shift)
     }
@@ -144,7 +144,7 @@ impl CodeMap for Moved<'_> {
 /// The map of the tool: all addresses are shifted by one distance.
 pub(super) struct Slid<'a> {
     pub analysis: &'a AnalysisImage,
-    /// Address in the output's file at which the tool's address 0 lies.
+    /// Address in the output's file at which the tool's address 0 is.
     pub base: u64,
 }
 

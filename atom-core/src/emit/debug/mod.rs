@@ -16,7 +16,7 @@ mod input;
 mod lines;
 mod lists;
 mod map;
-// The names of the DWARF standard stand in patterns.
+// The names of the DWARF standard are in patterns.
 #[allow(non_upper_case_globals)]
 mod unit;
 mod write;

@@ -71,7 +71,7 @@ pub fn build(placed: &Placed<'_>) -> Vec<DebugSection> {
 }
 
 /// Makes the debug sections of a tool alone, if its file has debug information. `base` is the address at
-/// which the tool's address 0 lies.
+/// which the tool's address 0 is.
 pub fn build_analysis(analysis: &AnalysisImage, base: u64) -> Vec<DebugSection> {
     let mut out = Out::default();
     out.add_analysis(analysis, base);

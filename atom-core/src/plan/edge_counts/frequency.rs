@@ -1,6 +1,6 @@
 //! Static estimates of block frequencies, from the arrangement of blocks.
 //!
-//! Backward branches are loops and are mostly taken. Blocks that end in `ud2` or lie in a part that the
+//! Backward branches are loops and are mostly taken. Blocks that end in `ud2` or are in a part that the
 //! compiler put elsewhere are rare. The two edges of other branches count as equally likely. A wrong
 //! estimate costs time, never exactness.
 
@@ -65,7 +65,7 @@ impl Estimate {
             if entry { 1.0 } else { 0.0 }
         }));
         frequency.clone_from(first);
-        // Before the first loop and behind the last one, one round is enough.
+        // Before the first loop and after the last one, one round is enough.
         let start = back.iter().map(|way| way.1).min().unwrap_or(u32::MAX);
         let last = back.iter().map(|way| way.0).max().unwrap_or(u32::MAX);
         pass_on(frequency, forward.iter().filter(|way| way.1 < start));

@@ -4,7 +4,7 @@
 //! blocks are counted alike. Where a block has one successor in the graph, its end is the start of that
 //! successor. All control that enters or leaves the graph passes vertex 0: calls and returns, jumps to
 //! places that are not known or that belong to another procedure, landing pads, and the return from a call
-//! that may not come back or may come back twice. Nothing is assumed of these except that the code behind
+//! that may not come back or may come back twice. Nothing is assumed of these except that the code after it
 //! them runs only if control comes there.
 
 use rayon::prelude::*;
@@ -63,7 +63,7 @@ enum Out {
     Branch {
         /// Number of the taken edge; the next number is the fall-through edge.
         taken: u32,
-        /// True if a counter can stand on the taken edge.
+        /// True if a counter can be on the taken edge.
         is_plain: bool,
     },
 }
@@ -299,7 +299,7 @@ impl Group {
     }
 }
 
-/// True if a counter can stand on the taken edge of a branch. `None` if the branch cannot be counted.
+/// True if a counter can be on the taken edge of a branch. `None` if the branch cannot be counted.
 fn is_plain(world: &World<'_>, branch: InstId) -> Option<bool> {
     let cfg = world.cfg;
     let len = cfg.inst(branch).len;

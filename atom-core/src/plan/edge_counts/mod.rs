@@ -286,7 +286,7 @@ fn by_place(counted: &[Counted], mut cell: u32) -> Vec<Counter> {
     counters
 }
 
-/// True if the counter stands at this place.
+/// True if the counter is at this place.
 pub fn is_at(counter: &Counter, inst: InstId, position: Position) -> bool {
     counter.spot.inst == inst && counter.spot.position == position
 }

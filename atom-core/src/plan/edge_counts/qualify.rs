@@ -134,7 +134,7 @@ pub fn candidates(
 }
 
 /// The calls that qualify, for each object. A cell is private only if no call of any object may read
-/// the piece of data in which the cell lies. Returns for each piece whether a call may read it, too.
+/// the piece of data in which the cell is. Returns for each piece whether a call may read it, too.
 pub fn wants(all: Vec<Candidates>, regions: &Regions) -> (Vec<Qualified>, Vec<bool>) {
     let mut is_open = vec![false; regions.starts.len() + 1];
     for region in all.iter().flat_map(|c| &c.parts).flat_map(|p| &p.open) {
@@ -246,7 +246,7 @@ impl Regions {
         }
     }
 
-    /// Number of the piece that an offset lies in, from 1; 0 before the first piece.
+    /// Number of the piece that an offset is in, from 1; 0 before the first piece.
     fn of(&self, at: u32) -> usize {
         self.starts.partition_point(|r| *r <= at)
     }

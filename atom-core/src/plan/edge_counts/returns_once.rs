@@ -472,7 +472,7 @@ fn touches_return_address(instruction: &Instruction, stack: &Stack) -> bool {
     at < depth + 8 && at + size > depth
 }
 
-/// The stack after an instruction that goes on to the next. `None` if that is not known.
+/// The stack after an instruction that continues to the next. `None` if that is not known.
 fn step(instruction: &Instruction, stack: Stack) -> Option<Stack> {
     let Stack { depth, frame } = stack;
     let immediate = || match instruction.op1_kind() {

@@ -23,7 +23,7 @@ mod rare;
 use addresses::flags_are_dead;
 use rare::rare_side;
 
-/// The failure of a body that cannot stand at a point: the routine must be called.
+/// The failure of a body that cannot be at a point: the routine must be called.
 struct Refused;
 
 type Result<T> = std::result::Result<T, Refused>;

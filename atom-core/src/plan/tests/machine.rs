@@ -15,7 +15,7 @@ pub struct State {
 
 // Entered as `fn(input, output, code)`. The code comes back by a jump to
 // `atom_test_back`. The caller's stack pointer and the code's address lie in
-// statics, so only one run goes on at a time.
+// statics, so only one run continues at a time.
 core::arch::global_asm!(
     ".pushsection .bss",
     ".balign 8",
@@ -183,7 +183,7 @@ impl Machine {
     /// Copies of memory, by address.
     pub fn read(&self, at: u64, len: usize) -> Vec<u8> {
         self.check(at, len);
-        // SAFETY: the range lies in the mapping, which no reference points into.
+        // SAFETY: the range is in the mapping, which no reference points into.
         unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec()
     }
 
@@ -193,7 +193,7 @@ impl Machine {
 
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         self.check(at, bytes.len());
-        // SAFETY: the range lies in the mapping, which no reference points into.
+        // SAFETY: the range is in the mapping, which no reference points into.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) }
     }
 

@@ -5,7 +5,7 @@ use super::random::{Random, fs_base, is_taken, random_address, sum};
 use crate::tool::value::{Address, Element, Segment, Taken, Value};
 use crate::x86::asm::{Cond, Gpr};
 
-/// Where the table of return addresses lies in the data.
+/// Where the table of return addresses is in the data.
 pub const RETURN_MAP: u64 = 0x4000;
 /// The base of the image in the machine's numbering.
 pub const BASE: u64 = 0x100;

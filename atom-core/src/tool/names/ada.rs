@@ -1,7 +1,7 @@
 //! Names of GNAT, the Ada compiler: components in small letters with two underscores between.
 //!
 //! C has such names as well, so a name must also have what C's have not: the prefix of main procedures, the number of a
-//! local subprogram behind a full stop, or a package of the language's library in front.
+//! local subprogram after a full stop, or a package of the language's library in front.
 
 /// Packages of the library.
 const LIBRARY: [&str; 4] = ["ada", "gnat", "interfaces", "system"];
@@ -61,7 +61,7 @@ fn components(name: &str) -> Option<String> {
         let plain = match operator {
             Some((_, sign)) => format!("\"{sign}\""),
             None => {
-                // What stands behind the names of bodies of tasks, and of what lies in bodies of packages.
+                // What is after the names of bodies of tasks, and of what is in bodies of packages.
                 let plain = part.strip_suffix("TKB").or(part.strip_suffix("TB"));
                 let plain = plain.unwrap_or(part);
                 let plain = match plain.split_once('X') {

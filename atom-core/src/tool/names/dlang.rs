@@ -1,6 +1,6 @@
 //! Names of D, by the language's specification of its binary interface ("Name mangling").
 //!
-//! A name is a list of identifiers, and of parameters where an identifier is a function's. What stands behind the last
+//! A name is a list of identifiers, and of parameters where an identifier is a function's. What is after the last
 //! one, the type of a variable or of a function's result, is not shown. An identifier or a type that occurred before is a
 //! back reference: the letter Q and the distance to it, in letters.
 
@@ -47,7 +47,7 @@ impl Reader<'_> {
         Some(byte)
     }
 
-    /// Goes past a text if it stands here.
+    /// Goes past a text if it is here.
     fn skip(&mut self, text: &[u8]) -> bool {
         let is_here = self.bytes[self.at..].starts_with(text);
         self.at += if is_here { text.len() } else { 0 };
@@ -108,7 +108,7 @@ impl Reader<'_> {
         done
     }
 
-    /// True if an identifier stands here.
+    /// True if an identifier is here.
     fn is_identifier(&self) -> bool {
         match self.next() {
             Some(b'0'..=b'9') => true,
@@ -145,7 +145,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The parameters of a function, and the modifiers of a method's `this`, unless what stands here is the type of something
+    /// The parameters of a function, and the modifiers of a method's `this`, unless what is here is the type of something
     /// else.
     fn parameters_of_name(&mut self, to: &mut String) {
         let (start, written) = (self.at, to.len());

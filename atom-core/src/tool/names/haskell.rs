@@ -1,4 +1,4 @@
-//! Names of GHC: a package, a module and a name, encoded and with underscores between, and behind them what the symbol is.
+//! Names of GHC: a package, a module and a name, encoded and with underscores between, and after them what the symbol is.
 //!
 //! In an encoded name the letters z and Z begin the code of a character that linkers would not take (`zi` is a full
 //! stop).

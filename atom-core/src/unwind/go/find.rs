@@ -95,7 +95,7 @@ fn check_section(
     let entry = [0, 8, 16].map(|offset| words.at(list + offset));
     let size = at(word::TEXT_END).zip(at(word::TEXT));
     let size = size.map(|(end, start)| end.wrapping_sub(start));
-    // Since Go 1.22 the section's end lies one byte behind the text.
+    // Since Go 1.22 the section's end is one byte after the text.
     let [start, end, address] = entry;
     let is_end = |end: u64| size.is_some_and(|size| end == size || end == size + 1);
     let fits = start == Some(0) && end.is_some_and(is_end) && address == at(word::TEXT);
@@ -166,7 +166,7 @@ fn relocated_to(image: &Image, reloc: &Reloc) -> Option<u64> {
     Some(base.wrapping_add_signed(reloc.addend))
 }
 
-/// Addresses of what looks like a pcHeader: the version's magic, a quantum of 1 byte and a pointer of 8. It stands at the start of
+/// Addresses of what looks like a pcHeader: the version's magic, a quantum of 1 byte and a pointer of 8. It is at the start of
 /// the section `.gopclntab`, which the system's linker may have joined to another one.
 fn header_addresses(image: &Image, form: Form) -> Vec<u64> {
     let mut start = form.magic.to_le_bytes().to_vec();

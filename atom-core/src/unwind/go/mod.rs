@@ -4,15 +4,15 @@
 //! pointers (garbage collection), and to decide whether a thread may be stopped where it is. The linker
 //! writes what it needs as `runtime.pclntab` and enters it into `runtime.firstmoduledata`:
 //!
-//! - *pcHeader*: a magic, the number of functions, and where the parts lie;
+//! - *pcHeader*: a magic, the number of functions, and where the parts are;
 //! - *ftab*: for each function the offset of its entry from `text`, and of its record in *pclntable*; at the
 //!   end one more with the offset of the text's end;
 //! - *findfunctab*: an index into *ftab* by address;
 //! - *pclntable*: a record for each function (`_func`): name, and offsets of tables by program counter
-//!   ([`pc_values`]) in *pctab* and of data (`funcdata`) behind `gofunc`;
+//!   ([`pc_values`]) in *pctab* and of data (`funcdata`) after `gofunc`;
 //! - *funcnametab*, *cutab*, *filetab*: names of functions and of source files.
 //!
-//! The new text lies above the old one, so the rewritten program has tables for both: old
+//! The new text is above the old one, so the rewritten program has tables for both: old
 //! functions as they are (functions may stay, and pointers to functions keep their original values), then an
 //! entry for the gap, then a new entry for each function that moved ([`write`]). Only the slices in the
 //! module data change.
@@ -37,7 +37,7 @@ pub use version::Version;
 
 const DOING: &str = "reading Go's tables";
 
-/// Oldest and newest version that is understood, as the number behind `1.`.
+/// Oldest and newest version that is understood, as the number after `1.`.
 pub const VERSIONS: std::ops::RangeInclusive<u32> = 19..=27;
 
 /// Words of the module data (`runtime.moduledata`) that all versions have at the same place.
@@ -60,11 +60,11 @@ pub mod word {
     pub const FIND: usize = 19;
     /// Address of the first function.
     pub const MIN_PC: usize = 20;
-    /// The address behind the last function.
+    /// The address after the last function.
     pub const MAX_PC: usize = 21;
     /// Address of the text, from which offsets count.
     pub const TEXT: usize = 22;
-    /// The address behind the text.
+    /// The address after the text.
     pub const TEXT_END: usize = 23;
 }
 
@@ -185,7 +185,7 @@ pub struct GoTable<'a> {
     pub module: u64,
     /// Address of the text, from which offsets count.
     pub text: u64,
-    /// The address behind the text.
+    /// The address after the text.
     pub text_end: u64,
     /// Address from which offsets of `funcdata` count.
     pub gofunc: u64,
@@ -213,7 +213,7 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
 }
 
-/// The text at an offset, up to the zero byte behind it.
+/// The text at an offset, up to the zero byte after it.
 fn text_at(bytes: &[u8], at: u32) -> Option<&str> {
     let rest = bytes.get(at as usize..)?;
     let end = rest.iter().position(|b| *b == 0)?;
@@ -328,7 +328,7 @@ impl<'a> GoTable<'a> {
         largest.unwrap_or(0).max(0) as u32
     }
 
-    /// Where control goes on in a function after a recovered panic: at its call of `deferreturn`.
+    /// Where control continues in a function after a recovered panic: at its call of `deferreturn`.
     pub fn defer_return(&self, function: &Function) -> Option<u64> {
         let distance = self.record(function).defer_return()?;
         Some(function.start + u64::from(distance)).filter(|a| *a < function.end)

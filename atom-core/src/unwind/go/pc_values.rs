@@ -33,13 +33,13 @@ pub fn read(mut bytes: &[u8]) -> Option<Vec<Run>> {
     }
 }
 
-/// The run at a distance from the function's start; `None` behind the table's end.
+/// The run at a distance from the function's start; `None` after the table's end.
 pub fn run_at(runs: &[Run], offset: u32) -> Option<Run> {
     let i = runs.partition_point(|r| r.end <= offset);
     runs.get(i).copied()
 }
 
-/// The value at a distance from the function's start; [`NOTHING`] behind the table's end.
+/// The value at a distance from the function's start; [`NOTHING`] after the table's end.
 pub fn at(runs: &[Run], offset: u32) -> i32 {
     run_at(runs, offset).map_or(NOTHING, |r| r.value)
 }
@@ -54,7 +54,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Adds the run that ends at `end`, which is behind the last one's end.
+    /// Adds the run that ends at `end`, which is after the last one's end.
     pub fn push(&mut self, end: u32, value: i32, out: &mut Vec<u8>) {
         match &mut self.open {
             Some(open) if open.value == value => open.end = end,

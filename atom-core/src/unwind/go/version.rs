@@ -1,7 +1,7 @@
 //! The version of Go that linked a program, from the program's build information.
 //!
 //! The section `.go.buildinfo` begins with a magic and two bytes: the size of a pointer, and flags. With
-//! flag 2, as all linkers since Go 1.18 set it, the version follows at offset 32 as text behind its length.
+//! flag 2, as all linkers since Go 1.18 set it, the version follows at offset 32 as text after its length.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::image::Image;
 const MAGIC: &[u8] = b"\xff Go buildinf:";
 /// Offset of the flags.
 const FLAGS: usize = 15;
-/// Flag: the text stands here, not behind pointers.
+/// Flag: the text is here, not after pointers.
 const INLINE: u8 = 2;
 /// Offset of the text.
 const TEXT: usize = 32;
@@ -20,7 +20,7 @@ const LONGEST: u64 = 24;
 /// A version of Go: 1.`minor`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Version {
-    /// The number behind `1.`.
+    /// The number after `1.`.
     pub minor: u32,
     /// The version as it is stated, with what follows it (`go1.22.3 X:nocoverageredesign`).
     pub text: String,

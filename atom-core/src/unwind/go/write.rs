@@ -1,14 +1,14 @@
 //! Go's tables of the rewritten program.
 //!
 //! All of the original's tables stay valid, so that pointers to functions and functions that stay are found as
-//! before. Behind them come an entry for the gap between the texts, and a record for each moved piece of
+//! before. After them come an entry for the gap between the texts, and a record for each moved piece of
 //! a function. Its tables say for each new address what the original's say for the instruction that it belongs to,
 //! with two exceptions:
 //!
 //! - where inserted code has lowered the stack pointer, the distance from the frame's end is larger;
 //! - inside of inserted code a thread may not be stopped (`PCDATA_UnsafePoint` -2): the stack maps describe the program's own
 //!   instructions. The same holds for sequences that Go's runtime starts again from their beginning (values below
-//!   -2): the beginning of a sequence would be a place behind inserted code.
+//!   -2): the beginning of a sequence would be a place after inserted code.
 
 use rayon::prelude::*;
 
@@ -23,7 +23,7 @@ pub struct Segment {
     pub new: u64,
     /// The original address for which the tables say what holds here.
     pub old: u64,
-    /// True if a thread may not be stopped here although it may be at `old`: behind the first instruction of inserted code, where
+    /// True if a thread may not be stopped here although it may be at `old`: after the first instruction of inserted code, where
     /// registers may have other values.
     pub is_inside: bool,
     /// Distance in bytes by which the stack pointer is lower than in the original.
@@ -35,11 +35,11 @@ pub struct Segment {
 pub struct MovedProcedure {
     /// Original address.
     pub old: u64,
-    /// The address behind the original.
+    /// The address after the original.
     pub old_end: u64,
     /// First new address.
     pub new: u64,
-    /// The address behind it. The next procedure starts at least one byte later, as the address behind a call that ends a procedure must
+    /// The address after it. The next procedure starts at least one byte later, as the address after a call that ends a procedure must
     /// not be the next one's.
     pub end: u64,
 }
@@ -76,7 +76,7 @@ pub struct GoBlob {
 }
 
 impl GoBlob {
-    /// The address behind the tables.
+    /// The address after the tables.
     pub fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
@@ -236,7 +236,7 @@ impl Builder<'_> {
     }
 
     /// Writes the index of functions by address. `starts` are the addresses of the entries of `ftab`. Buckets between
-    /// the texts stay zero, since no code lies there.
+    /// the texts stay zero, since no code is there.
     fn find(&mut self, starts: &[u64], max_pc: u64) -> Result<()> {
         let min = starts[0];
         let gap = self.table.functions.len();
@@ -274,7 +274,7 @@ impl Builder<'_> {
     }
 }
 
-/// The entry for the addresses between the texts, where inserted code lies that is no function's. A
+/// The entry for the addresses between the texts, where inserted code is that is no function's. A
 /// profile shows them as code outside of the program. Unwinding ends there, as the stack may be another one.
 fn gap(table: &GoTable<'_>, start: u64, end: u64) -> Piece {
     let size = table.form.record_size();

@@ -3,7 +3,7 @@
 //! Instructions that move the location change; instructions that state a rule are copied byte for
 //! byte. A piece that starts in the middle of an FDE repeats all earlier instructions without
 //! advancing, which leaves the unwinder in the same state. Where inserted code moves the stack
-//! pointer, additional rows stand in between.
+//! pointer, additional rows are in between.
 
 use super::expression::{offset_from_rsp, uses_rip};
 use super::moves::{Lowered, Piece, Stray};
@@ -252,7 +252,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// True if inserted code leaves alone what lies below rsp.
+    /// True if inserted code leaves alone what is below rsp.
     fn keeps_below(&mut self) -> bool {
         let piece = self.piece;
         *self.keeps_below.get_or_insert_with(|| piece.keeps_below())
@@ -270,7 +270,7 @@ impl<'a> Writer<'a> {
                 let offset = offset_from_rsp(expression, old).ok_or(RIP_DEPENDENT)?;
                 state.cfa = Cfa::Register(7, offset);
             }
-            // Other inserted code may stand on the way there.
+            // Other inserted code may be on the way there.
             let kept = self.kept();
             if state.reaches_below_rsp(kept) {
                 state.lose(kept);
@@ -307,7 +307,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes the rows of code that lies behind all other code.
+    /// Writes the rows of code that is after all other code.
     fn strays(&mut self) -> Read<()> {
         for (stray, state) in self.strays.iter().zip(std::mem::take(&mut self.state_of)) {
             self.advance_to(stray.new)?;

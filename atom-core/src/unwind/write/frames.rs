@@ -72,7 +72,7 @@ pub(super) struct FrameWriter<'a> {
 }
 
 impl<'a> FrameWriter<'a> {
-    /// A table whose first byte will lie at `base`.
+    /// A table whose first byte will be at `base`.
     pub fn new(table: &'a UnwindTable<'a>, base: u64) -> Self {
         let none = vec![None; table.cies.len()];
         Self {
@@ -96,7 +96,7 @@ impl<'a> FrameWriter<'a> {
             let cfi = &self.table.eh_frame[from.start as usize..from.end as usize];
             return self.fde(cie, &range, self.lsda_of(fde, fde.lsda), cfi);
         }
-        // The instructions name addresses. Instructions behind one that is not understood are
+        // The instructions name addresses. Instructions after one that is not understood are
         // dropped.
         let mut cfi = std::mem::take(&mut self.scratch);
         cfi.clear();
@@ -122,11 +122,11 @@ impl<'a> FrameWriter<'a> {
     /// The table, and its index by start address.
     pub fn finish(mut self) -> Finished {
         self.bytes.extend([0; 4]);
-        // As they will be at run time: what lies below the image wraps around here.
+        // As they will be at run time: what is below the image wraps around here.
         let base = self.base;
         let distance = |entry: &(u64, u64)| entry.0.wrapping_sub(base) as i64;
         self.index.par_sort_by_key(distance);
-        // The tool's code lies behind the table, and nothing else that is new does.
+        // The tool's code is after the table, and nothing else that is new does.
         let before = self.index.partition_point(|entry| distance(entry) < 0);
         let foreign = before..before + self.foreign.len();
         self.index.splice(before..before, self.foreign);
@@ -169,7 +169,7 @@ impl<'a> FrameWriter<'a> {
         Ok(offset)
     }
 
-    /// Adds an FDE for code that has no original; yields where its instructions lie.
+    /// Adds an FDE for code that has no original; yields where its instructions are.
     pub fn own(&mut self, own: &Own) -> Result<Range<usize>> {
         let cie = self.cie_of(CieKey {
             version: 1,
@@ -186,7 +186,7 @@ impl<'a> FrameWriter<'a> {
         Ok(self.bytes.len() - own.rows.bytes().len().next_multiple_of(4)..self.bytes.len())
     }
 
-    /// Adds the FDEs of a tool's code, which will lie `self.base` plus a distance
+    /// Adds the FDEs of a tool's code, which will be `self.base` plus a distance
     /// that is not known yet from where its file has it. Its exceptions end in
     /// it, so it needs no personality routine.
     pub fn foreign(&mut self, table: &'a UnwindTable<'a>) -> Result<()> {

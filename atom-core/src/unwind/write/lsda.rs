@@ -3,7 +3,7 @@
 //! Call-site ranges and landing pads are mapped; actions and specifications are
 //! copied; types refer to the same descriptions as before. A landing pad is
 //! written as its distance from a base, unsigned and never 0 (which means
-//! "none"). The base is the FDE's start unless a pad lies at or before it; then
+//! "none"). The base is the FDE's start unless a pad is at or before it; then
 //! it is given explicitly, relative to itself, just before the lowest pad.
 //! gcc's and LLVM's personality routines and Rust's read such a base alike.
 
@@ -15,7 +15,7 @@ use crate::unwind::{INDIRECT, Lsda, OMIT, PCREL_SDATA4, TypeEntry, TypeTable};
 /// `DW_EH_PE_uleb128`.
 const ULEB128: u8 = 0x01;
 
-/// Appends the LSDA for one piece to `out`, whose first byte lies at `base`.
+/// Appends the LSDA for one piece to `out`, whose first byte is at `base`.
 /// Returns its address.
 pub(super) fn write(
     lsda: &Lsda<'_>,

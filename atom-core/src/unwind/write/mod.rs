@@ -48,7 +48,7 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// The address behind the table.
+    /// The address after the table.
     pub fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
@@ -102,7 +102,7 @@ pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
 pub struct Additions<'a> {
     /// Code without an original.
     pub own: &'a [Own],
-    /// Pieces that stand apart from moved code: an original address at which the frame is as at their start, and
+    /// Pieces that are apart from moved code: an original address at which the frame is as at their start, and
     /// their rows.
     pub entries: &'a [(u64, MovedEntry)],
     /// Start and end of the start-up code.
@@ -117,11 +117,11 @@ pub struct Additions<'a> {
 pub struct MovedEntry {
     /// First address.
     pub start: u64,
-    /// The address behind the piece.
+    /// The address after the piece.
     pub end: u64,
-    /// Changes of the stack pointer in the piece. Strays, if there are any, lie one behind the other from its start on.
+    /// Changes of the stack pointer in the piece. Strays, if there are any, are one after the other from its start on.
     pub inserted: Inserted,
-    /// True if it leaves alone what lies below rsp.
+    /// True if it leaves alone what is below rsp.
     pub keeps_below: bool,
 }
 
@@ -172,8 +172,8 @@ impl UnwindBlobs {
 
 /// Builds the tables for a program whose code moved.
 ///
-/// `moved` is sorted by original address. The tables lie one behind the other
-/// from `start_address` on. Fails if something lies further than 2 GiB away.
+/// `moved` is sorted by original address. The tables are one after the other
+/// from `start_address` on. Fails if something is further than 2 GiB away.
 pub fn build(
     table: &UnwindTable<'_>,
     moved: &[MovedRange],
@@ -234,14 +234,14 @@ pub fn build_with<'a>(
     Ok(blobs)
 }
 
-/// A description of a piece that stands apart from moved code.
+/// A description of a piece that is apart from moved code.
 struct EntryPiece<'a> {
     fde: &'a Fde,
     range: MovedRange,
     cfi: Vec<u8>,
 }
 
-/// Describes a piece that stands apart from moved code; not if its FDE is not understood.
+/// Describes a piece that is apart from moved code; not if its FDE is not understood.
 fn described_entry<'a>(
     table: &'a UnwindTable<'a>,
     old: u64,

@@ -1,4 +1,4 @@
-//! The moved ranges of code, and the parts of an FDE's range that lie in them.
+//! The moved ranges of code, and the parts of an FDE's range that are in them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,13 +16,13 @@ pub trait AddressMap: Sync {
     /// least for every moved instruction boundary.
     fn new_address(&self, old: u64) -> Option<u64>;
 
-    /// New address from which the row for `old` holds: behind the instruction before `old`, in
+    /// New address from which the row for `old` holds: after the instruction before `old`, in
     /// front of code that may have been inserted there.
     fn row_address(&self, old: u64) -> Option<u64> {
         self.new_address(old)
     }
 
-    /// True if the code inserted near an original address leaves alone what lies below rsp.
+    /// True if the code inserted near an original address leaves alone what is below rsp.
     fn keeps_below(&self, _old: u64) -> bool {
         false
     }
@@ -60,7 +60,7 @@ impl Lowered {
     }
 }
 
-/// Code that lies behind the procedure that it belongs to.
+/// Code that is after the procedure that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stray {
     /// New address of the code.
@@ -72,10 +72,10 @@ pub struct Stray {
 /// Facts for unwinding about code inserted into a moved range.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Inserted {
-    /// Changes of the stack pointer and of what lies below it, ascending.
+    /// Changes of the stack pointer and of what is below it, ascending.
     pub lowered: Vec<Lowered>,
     /// Code out of order, ascending by new address, each up to the next or to
-    /// the range's end. All other code of the range lies in front of it.
+    /// the range's end. All other code of the range is in front of it.
     pub strays: Vec<Stray>,
 }
 
@@ -90,15 +90,15 @@ impl<F: Fn(u64) -> Option<u64> + Sync> AddressMap for F {
 pub struct MovedRange {
     /// First original address.
     pub old_start: u64,
-    /// The original address behind the range.
+    /// The original address after the range.
     pub old_end: u64,
     /// First new address.
     pub new_start: u64,
-    /// The new address behind the range.
+    /// The new address after the range.
     pub new_end: u64,
 }
 
-/// The part of an FDE's range that lies in one moved range.
+/// The part of an FDE's range that is in one moved range.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'m> {
     pub range: MovedRange,
@@ -147,7 +147,7 @@ impl Piece<'_> {
             .map_or_else(Inserted::default, |m| m.map.inserted(&self.range))
     }
 
-    /// True if its inserted code leaves alone what lies below rsp.
+    /// True if its inserted code leaves alone what is below rsp.
     pub fn keeps_below(&self) -> bool {
         let old = self.range.old_start;
         self.moves.is_none_or(|m| m.map.keeps_below(old))

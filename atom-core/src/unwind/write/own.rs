@@ -7,7 +7,7 @@
 use super::expression::rsp_plus;
 use crate::x86::asm::Frame;
 
-/// First instructions of all these descriptions: the CFA is rsp + 8, and the return address lies 8
+/// First instructions of all these descriptions: the CFA is rsp + 8, and the return address is 8
 /// bytes below it.
 pub(super) const INITIAL: [u8; 5] = [0x0c, 7, 8, 0x80 | 16, 1];
 
@@ -21,7 +21,7 @@ const RIP: u8 = 16;
 pub struct Own {
     /// First address.
     pub start: u64,
-    /// The address behind the piece.
+    /// The address after the piece.
     pub end: u64,
     /// Rows of the piece.
     pub rows: Rows,
@@ -119,7 +119,7 @@ impl Rows {
         self.bytes.extend([0x07, RIP]);
     }
 
-    /// The return address lies at an address that is `distance` from `at`.
+    /// The return address is at an address that is `distance` from `at`.
     pub fn return_at(&mut self, at: u64, distance: i64) {
         self.advance(at);
         let mut expression = vec![0x70 + RIP];
@@ -129,7 +129,7 @@ impl Rows {
         self.bytes.extend(expression);
     }
 
-    /// The return address lies below the CFA, as it usually does.
+    /// The return address is below the CFA, as it usually does.
     pub fn return_below_cfa(&mut self) {
         self.bytes.extend([0x80 | RIP, 1]);
     }

@@ -2,7 +2,7 @@
 //!
 //! Followed while instructions are copied, for two ends. In inserted code the
 //! stack pointer is lower than the row says, so the CFA is described anew
-//! there. And code that was put behind its procedure, such as what stands on the way
+//! there. And code that was put after its procedure, such as what is on the way
 //! to a branch's target, needs the row of the place that it belongs to.
 
 use super::expression::{lowered, rsp_plus};
@@ -180,7 +180,7 @@ impl<'a> State<'a> {
         self.lost = below.map(|r| r.register).collect();
     }
 
-    /// Puts rules in force again whose places are no longer below the stack pointer: behind an epilogue, where the
+    /// Puts rules in force again whose places are no longer below the stack pointer: after an epilogue, where the
     /// frame is as it was in front of it.
     pub fn regain(&mut self) {
         let mut lost = std::mem::take(&mut self.lost);

@@ -40,14 +40,14 @@ pub struct Access {
 /// A change of [`Frame`], for the unwind tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift {
-    /// Offset in bytes behind the instruction that made the change.
+    /// Offset in bytes after the instruction that made the change.
     pub at: u32,
     /// The frame from there on.
     pub frame: Frame,
 }
 
 impl Shift {
-    /// The same, in code in front of which `bytes` bytes stand.
+    /// The same, in code in front of which `bytes` bytes are.
     pub fn moved(self, bytes: u32) -> Self {
         Self {
             at: self.at + bytes,
@@ -57,7 +57,7 @@ impl Shift {
 }
 
 impl Access {
-    /// The same, in code in front of which `bytes` bytes stand.
+    /// The same, in code in front of which `bytes` bytes are.
     pub fn moved(self, bytes: u32) -> Self {
         Self {
             at: self.at + bytes,

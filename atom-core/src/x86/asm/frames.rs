@@ -36,7 +36,7 @@ impl<T> Asm<T> {
         self.shift(Frame::Base);
     }
 
-    /// `pop rbp`, where rsp is as it was behind [`Asm::open_frame`].
+    /// `pop rbp`, where rsp is as it was after [`Asm::open_frame`].
     pub fn close_frame(&mut self) {
         self.rex(false, 0, 0, Gpr::RBP.0, false);
         self.byte(opcode::POP_R | Gpr::RBP.low());

@@ -14,7 +14,7 @@ pub enum Imm {
     Wide(i32),
 }
 
-/// The operand of the ModRM byte that may lie in memory.
+/// The operand of the ModRM byte that may be in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand<T> {
     /// A register.

@@ -2,10 +2,10 @@
 //!
 //! All blocks come from procedures of the runtime whose names begin with `runtime.mallocgc`. They take the size in rax
 //! and return the block in rax (Go's ABIInternal; r14 is the running goroutine). The place that a user means is not
-//! the call of such a procedure, which stands in the runtime (`newobject`, `growslice`), but the call by which other
+//! the call of such a procedure, which is in the runtime (`newobject`, `growslice`), but the call by which other
 //! code enters the runtime. So each such call is noted in the running thread, with its goroutine.
 //!
-//! A goroutine may wait inside the allocator for the collector, and go on in another thread: a call of the allocator
+//! A goroutine may wait inside the allocator for the collector, and continue in another thread: a call of the allocator
 //! belongs to its goroutine. The collector frees memory without a call that names the block, so a block is there until its
 //! memory is given out again.
 

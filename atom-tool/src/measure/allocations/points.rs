@@ -56,7 +56,7 @@ pub fn points<'a>(
     if program.objects().len() > 1 || !allocators.iter().any(|(proc, _)| proc.is_stub()) {
         return;
     }
-    // The library returns behind the call of its stub, or of the procedure that jumped there.
+    // The library returns after the call of its stub, or of the procedure that jumped there.
     for block in program.procs().flat_map(|proc| proc.blocks()) {
         let last = block.last_inst();
         let leads =

@@ -2,7 +2,7 @@
 //!
 //! The graph of a procedure has two vertices for each block, its start and its end, and one for all that is outside. Its edges
 //! are the blocks and the ways between them. A spanning tree of the graph gets no additions: for each vertex it says by
-//! how much the sum is behind there (its *debt*). Each other edge pays: it adds the debt of its start, plus its own amount, minus
+//! how much the sum is after there (its *debt*). Each other edge pays: it adds the debt of its start, plus its own amount, minus
 //! the debt of its end. Then the sum is right wherever control goes outside, which has no debt: at calls, returns and jumps
 //! to places that are not known, and before system calls, since the process may end there.
 //!
@@ -26,7 +26,7 @@ pub enum Spot<'a> {
 /// Where to add what, for the sum over the blocks of a procedure of their amounts, one for each execution. Amounts are added modulo
 /// 2^64.
 ///
-/// The sum is right when a procedure is called, returns or makes a system call. In between it may be behind or ahead by the
+/// The sum is right when a procedure is called, returns or makes a system call. In between it may be after or ahead by the
 /// amounts of some blocks, which matters if a fault ends the process, or a signal handler leaves by `longjmp`.
 pub fn amounts<'a>(proc: Proc<'a>, of: impl Fn(Block<'a>) -> u64) -> Vec<(Spot<'a>, u64)> {
     let blocks: Vec<Block<'a>> = proc.blocks().collect();
@@ -55,7 +55,7 @@ struct Step<'a> {
     from: usize,
     to: usize,
     amount: u64,
-    /// Where an addition would stand; `None` if there is no place, and the edge is in the tree in any case.
+    /// Where an addition would be; `None` if there is no place, and the edge is in the tree in any case.
     spot: Option<Spot<'a>>,
     /// Estimated cost of an addition.
     cost: f64,
@@ -212,7 +212,7 @@ fn frequencies(
     let mut now: Vec<f64> = (0..blocks.len()).map(outside).collect();
     let mut flows = vec![0.0; links.len()];
     for _ in 0..ROUNDS {
-        // Links stand in the order of their blocks, so that one round passes on what goes forwards.
+        // Links are in the order of their blocks, so that one round passes on what goes forwards.
         for (flow, link) in flows.iter_mut().zip(links) {
             let new = now[link.from] * weight(link) / ways[link.from];
             now[link.to] += new - *flow;
@@ -279,7 +279,7 @@ mod tests {
         let blocks = (0..4).map(|i| (start(i), end(i), amounts[i]));
         edges.extend(blocks);
         edges.extend([(0, 1), (0, 2), (1, 3), (2, 3), (3, 0)].map(|(a, b)| (end(a), start(b), 0)));
-        // Any order of the edges behind the fixed ones does.
+        // Any order of the edges after the fixed ones does.
         for turn in 0..edges.len() - 2 {
             let mut order = edges.clone();
             order[2..].rotate_left(turn);

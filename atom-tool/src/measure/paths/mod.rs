@@ -37,12 +37,12 @@
 //!
 //! What the paths show:
 //!
-//! - A procedure that another one jumps to (a tail call) stands below the jumping one.
+//! - A procedure that another one jumps to (a tail call) is below the jumping one.
 //! - Procedures that are left by an exception or by `longjmp` are closed when control comes back.
-//! - A signal handler stands below what it interrupted. A coroutine stands below what first switched to it.
+//! - A signal handler is below what it interrupted. A coroutine is below what first switched to it.
 //! - Stubs of the procedure linkage table belong to their callers, parts that the compiler split off (`foo.cold`) to
 //!   their procedures.
-//! - In a program that is instrumented alone, a procedure that a library calls stands below the program's procedure that
+//! - In a program that is instrumented alone, a procedure that a library calls is below the program's procedure that
 //!   called the library.
 
 mod amounts;
@@ -173,7 +173,7 @@ impl CallPaths {
     }
 
     /// As [`CallPaths::add`], with only some procedures on the paths. All procedures that call these must be among them,
-    /// and all parts that they go on in; [`leading_to`] finds such.
+    /// and all parts that they continue in; [`leading_to`] finds such.
     pub fn add_for(
         program: &Program<'_>,
         options: PathOptions,
@@ -317,7 +317,7 @@ fn leads_to_seen(jump: Inst<'_>, has: &dyn Fn(Proc<'_>) -> bool) -> bool {
     proc.is_some_and(|proc| proc.first_block().is_some() && proc.is_selected() && has(proc))
 }
 
-/// Adds calls where a thread may end: a thread that begins may go on with its state.
+/// Adds calls where a thread may end: a thread that begins may continue with its state.
 fn end_threads(block: Block<'_>, state: ThreadData<PathState>, is_whole: bool) {
     const ENDING: [&str; 2] = ["pthread_exit", "thrd_exit"];
     for inst in block.insts() {

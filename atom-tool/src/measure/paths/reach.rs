@@ -21,7 +21,7 @@ const STRINGS: [&str; 8] = [
 /// found: what runs there was called by them.
 pub fn leading_to(program: &Program<'_>, targets: &[Proc<'_>]) -> HashSet<usize> {
     let mut found: HashSet<usize> = targets.iter().map(Proc::index).collect();
-    // For each procedure those that enter it, and those that go on in its blocks, as the part that a compiler split off
+    // For each procedure those that enter it, and those that continue in its blocks, as the part that a compiler split off
     // does.
     let mut from: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut parts: HashMap<usize, Vec<usize>> = HashMap::new();

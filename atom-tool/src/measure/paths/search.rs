@@ -2,7 +2,7 @@
 //!
 //! The calls with notes keep their nodes. Silent calls between two notes are found by their return addresses, from the inner
 //! note outwards ([`walk`](super::walk)), and each leads from its caller's node to the next. Where a return address is not
-//! known, as in a signal handler, the search goes on with the note.
+//! known, as in a signal handler, the search continues with the note.
 //!
 //! The silent calls above the innermost note that has its node are kept for the next search. It ends where it comes to a frame that is
 //! kept, if the return addresses of all frames further out are still on the stack: each frame is found by the one before and
@@ -33,7 +33,7 @@ struct Silent {
 
 /// Size of a silent call in bytes.
 const SILENT: u64 = size_of::<Silent>() as u64;
-/// Size in bytes of the memory for silent calls: for those that are kept, and for those of the searches that go on.
+/// Size in bytes of the memory for silent calls: for those that are kept, and for those of the searches that continue.
 pub(super) const ROOM: u64 = 1 << 21;
 const KEPT_ROOM: u64 = ROOM / 2;
 
@@ -59,7 +59,7 @@ impl PathState {
         if top == 0 {
             return None;
         }
-        // SAFETY: below the top lies a frame, and be it the base.
+        // SAFETY: below the top is a frame, and be it the base.
         let last = unsafe { (&raw const (*call_at(top.wrapping_sub(CALL))).key).read() };
         if last <= sp {
             return None;
@@ -93,7 +93,7 @@ fn find(state: &PathState, proc: u32, frame: Frame) -> u64 {
     0
 }
 
-/// Stands for rsp of a search without a frame: any other search that goes on is one that it has interrupted.
+/// Stands for rsp of a search without a frame: any other search that continues is one that it has interrupted.
 const NO_FRAME: u64 = 1;
 
 /// The place of the node of what the innermost open call with a note leads to, as far as is known.
@@ -106,16 +106,16 @@ pub(super) fn innermost(state: &PathState) -> u64 {
     found.unwrap_or(0)
 }
 
-/// A search that goes on.
+/// A search that continues.
 struct Search<'a> {
     state: &'a PathState,
-    /// Another search goes on that a signal handler has interrupted. This one leaves alone what is kept.
+    /// Another search continues that a signal handler has interrupted. This one leaves alone what is kept.
     is_nested: bool,
     /// The state's `search_sp` before.
     outer: u64,
     /// Address of the first silent call that this search finds.
     start: u64,
-    /// Address behind the last one.
+    /// Address after the last one.
     end: u64,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Search<'a> {
     #[inline(always)]
     fn begin(state: &'a PathState, sp: u64) -> Self {
         let outer = state.search_sp.get();
-        // If the stack has fallen below the other search's procedure, that one does not go on.
+        // If the stack has fallen below the other search's procedure, that one does not continue.
         let is_nested = outer != 0 && outer > sp;
         let start = match is_nested {
             true => state.found.get(),
@@ -290,7 +290,7 @@ fn procs_of(site: u64) -> [u32; 2] {
 struct Kept<'a> {
     state: &'a PathState,
     start: u64,
-    /// Address behind the last one that may still be on the stack.
+    /// Address after the last one that may still be on the stack.
     end: u64,
     /// It is used, and may be changed.
     is_used: bool,

@@ -1,7 +1,7 @@
 //! Which calls need no note, since the stack tells of them.
 //!
 //! A call without a note (a *silent* call) is found by its return address on the stack when a node is looked for
-//! ([`walk`](super::walk)). From there the search goes on in the caller's frame, up to the innermost call that has a
+//! ([`walk`](super::walk)). From there the search continues in the caller's frame, up to the innermost call that has a
 //! note. So a call may be silent if the search is certain to arrive at it:
 //!
 //! - It certainly leads to a procedure that is seen, and the unwind tables say by a register and an offset where the frame of
@@ -215,7 +215,7 @@ fn cut_circles(calls: &mut [FoundCall<'_>], known: &HashMap<usize, Known>) {
     }
 }
 
-/// True if a procedure may go on with another stack: it loads rsp, other than from rbp.
+/// True if a procedure may continue with another stack: it loads rsp, other than from rbp.
 pub(super) fn switches_stack(proc: Proc<'_>) -> bool {
     proc.blocks()
         .flat_map(|block| block.insts())

@@ -1,15 +1,15 @@
 //! Call paths by call site, whose nodes are found only where a tool asks for one.
 //!
 //! Most calls come back before anything is measured below them. So procedures are not noted at all, and calls only where the stack
-//! does not tell of them ([`silent`](super::silent)): such a call notes its call site, rsp and rbp, and behind it the note is
+//! does not tell of them ([`silent`](super::silent)): such a call notes its call site, rsp and rbp, and after it the note is
 //! taken away. A call site stands for its procedure, and for the one that it calls if that is
 //! known. The nodes of the open calls are looked for when a tool asks ([`search`](super::search)).
 //!
 //! The open calls with notes are a stack of [`Call`]s above a base. A signal handler may run between any two stores. So a
 //! frame that is not in use has the key 0, from the start on: a call takes the frame first and writes its key last, and
-//! behind the call the key is cleared first. A frame without a key is no part of a path.
+//! after the call the key is cleared first. A frame without a key is no part of a path.
 //!
-//! ABI: before a call and behind it, rsp is the same, and calls that a call leads to are made with a lower one.
+//! ABI: before a call and after it, rsp is the same, and calls that a call leads to are made with a lower one.
 
 use super::slow;
 use super::state::{NO_SP, PathState, in_this_order};
@@ -91,7 +91,7 @@ fn push(state: &PathState, at: u64, site: u32, [sp, rbp]: [u64; 2]) {
     state.top.set(end);
     in_this_order();
     let frame = call_at(end.wrapping_sub(CALL));
-    // SAFETY: the frame lies below the limit, which the caller has checked, in memory of this thread.
+    // SAFETY: the frame is below the limit, which the caller has checked, in memory of this thread.
     unsafe {
         (&raw mut (*frame).site).write(site.into());
         (&raw mut (*frame).node).write(UNKNOWN);
@@ -110,7 +110,7 @@ fn pop_if(state: &PathState, sp: u64) -> bool {
     }
     let at = top.wrapping_sub(CALL);
     let frame = call_at(at);
-    // SAFETY: below the top lies a frame, and be it the base, whose key is no rsp.
+    // SAFETY: below the top is a frame, and be it the base, whose key is no rsp.
     unsafe {
         if (&raw const (*frame).key).read() != sp {
             return false;
@@ -129,7 +129,7 @@ pub(super) fn site_call(state: PerThread<PathState>, site: u32, sp: RegV, rbp: R
     // This is false before the first call, too.
     // SAFETY: no other thread writes to this thread's state.
     if top < unsafe { state.limit.get_in_place() } {
-        // SAFETY: below the top lies a frame.
+        // SAFETY: below the top is a frame.
         let last = unsafe { (&raw const (*call_at(top.wrapping_sub(CALL))).key).read() };
         if last > sp.0 {
             return push(&state, top, site, [sp.0, rbp.0]);

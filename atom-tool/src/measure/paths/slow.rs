@@ -102,7 +102,7 @@ struct Stack {
 /// Memory for frames; `None` if there is none.
 fn frames(count: usize) -> Option<(u64, u64)> {
     let size = count * CALL as usize;
-    // A child goes on with the open procedures, so they lie behind the part that a fork empties.
+    // A child continues with the open procedures, so they are after the part that a fork empties.
     let start = forks::memory(size)?.as_ptr().expose_provenance() + forks::WIPED;
     Some((start as u64, (start + size) as u64))
 }
@@ -267,7 +267,7 @@ pub(super) fn child(state: &PathState, from: [u64; 2], proc: u32, is_jump: bool)
 #[inline(always)]
 pub(super) fn known_child(state: &PathState, [node, site]: [u64; 2], proc: u32) -> Option<u64> {
     let entry = state.cache.get() + PathState::offset(node, spread(proc), site);
-    // SAFETY: the offset lies in the cache, whose entries are places.
+    // SAFETY: the offset is in the cache, whose entries are places.
     let known = unsafe {
         let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read_volatile();
         state.at(place)
@@ -312,7 +312,7 @@ pub(super) fn back_by_site(state: &PathState, sp: u64) {
     }
 }
 
-/// The thread ends, and another one may go on with its state.
+/// The thread ends, and another one may continue with its state.
 #[cold]
 #[inline(never)]
 pub(super) fn end_thread(state: &PathState) {
@@ -367,7 +367,7 @@ impl Stack {
 }
 
 impl Arena {
-    /// Goes to the stack on which `sp` lies, which is not the current one as far as is known.
+    /// Goes to the stack on which `sp` is, which is not the current one as far as is known.
     fn find_stack(&mut self, state: &PathState, sp: u64) {
         if let Some(known) = self.stacks.iter().position(|stack| stack.has(sp)) {
             return self.go(state, known);

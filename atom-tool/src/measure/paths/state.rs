@@ -1,7 +1,7 @@
 //! A thread's place in its tree of call paths, and the routines that keep it at entries and exits.
 //!
 //! The tree has a node for each call path. A node is named by its *place*: its address minus the address of the
-//! thread's state, which works as an argument of an inlined routine and makes 0 the root, which lies in the state.
+//! thread's state, which works as an argument of an inlined routine and makes 0 the root, which is in the state.
 //!
 //! The open procedures are a stack of [`Frame`]s. A frame keeps what an entry replaced: the node and the stack pointer of the
 //! procedure around. The order of the stores in [`enter`] and [`leave`] lets a signal handler run between any two of
@@ -33,7 +33,7 @@ pub(super) const fn spread(proc: u32) -> u32 {
     proc.wrapping_mul(0x9e35 * ENTRY as u32) & OFFSETS as u32
 }
 
-/// The stack pointer of no procedure: it lies above all stacks.
+/// The stack pointer of no procedure: it is above all stacks.
 pub(super) const NO_SP: u64 = u64::MAX;
 
 thread_state! {
@@ -73,13 +73,13 @@ thread_state! {
         pub(super) sp: ThreadCell<u64>,
         /// Address of the next frame.
         pub(super) top: ThreadCell<u64>,
-        /// Address behind the last frame.
+        /// Address after the last frame.
         pub(super) limit: ThreadCell<u64>,
         /// Address of the cache: for a hash of a node and the procedure that it calls, a place.
         pub(super) cache: ThreadCell<u64>,
         /// Place of the node that was made last.
         pub(super) newest: ThreadCell<u64>,
-        /// Lowest address of the stack that the thread runs on, and the address behind the highest. Both are 0 until
+        /// Lowest address of the stack that the thread runs on, and the address after the highest. Both are 0 until
         /// they are needed.
         pub(super) low: ThreadCell<u64>,
         pub(super) high: ThreadCell<u64>,
@@ -87,12 +87,12 @@ thread_state! {
         pub(super) table: ThreadCell<u64>,
         /// Address of the [`slow::Arena`].
         pub(super) arena: ThreadCell<u64>,
-        /// Where call sites count: memory for silent calls, and the address behind those that a search has found.
+        /// Where call sites count: memory for silent calls, and the address after those that a search has found.
         pub(super) room: ThreadCell<u64>,
         pub(super) found: ThreadCell<u64>,
-        /// rsp of the procedure for which a search goes on, or 0.
+        /// rsp of the procedure for which a search continues, or 0.
         pub(super) search_sp: ThreadCell<u64>,
-        /// The silent calls that are kept: the address behind them, and rsp and node of the call above which they are.
+        /// The silent calls that are kept: the address after them, and rsp and node of the call above which they are.
         pub(super) kept_end: ThreadCell<u64>,
         pub(super) kept_key: ThreadCell<u64>,
         pub(super) kept_node: ThreadCell<u64>,
@@ -219,7 +219,7 @@ impl PathState {
         self.top.set(top + FRAME);
         in_this_order();
         let frame = std::ptr::with_exposed_provenance_mut::<Frame>(top as usize);
-        // SAFETY: the frame lies below the limit, which the caller has checked, in memory of this thread.
+        // SAFETY: the frame is below the limit, which the caller has checked, in memory of this thread.
         unsafe {
             (&raw mut (*frame).sp).write(self.sp.get());
             (&raw mut (*frame).node).write(self.node.get());
@@ -258,7 +258,7 @@ pub(super) fn path_enter(state: PerThread<PathState>, proc: u32, spread: u32, sp
     if state.sp.get() >= sp && state.top.get() < unsafe { state.limit.get_in_place() } {
         let node = state.node.get();
         let entry = state.cache.get() + PathState::offset(node, spread, 0);
-        // SAFETY: the offset lies in the cache, whose entries are places.
+        // SAFETY: the offset is in the cache, whose entries are places.
         let child = unsafe {
             let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read();
             state.at(place)
@@ -321,7 +321,7 @@ pub(super) fn path_system_call(state: PerThread<PathState>, number: RegV, sp: Re
         SYS_RT_SIGRETURN if slow::is_by_site() => {}
         SYS_RT_SIGRETURN => pop_if(&state, sp.0),
         SYS_EXIT => slow::end_thread(&state),
-        // The next child in its parent's memory goes on with the state, and the stack is gone then.
+        // The next child in its parent's memory continues with the state, and the stack is gone then.
         SYS_EXECVE | SYS_EXECVEAT | SYS_EXIT_GROUP if analysis_rt::is_in_parents_memory() => {
             slow::end_thread(&state);
         }

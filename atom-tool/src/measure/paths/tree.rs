@@ -41,7 +41,7 @@ pub struct Repeat {
 /// Call paths with their counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tree {
-    /// The nodes, each behind its parent. The first is the root.
+    /// The nodes, each after its parent. The first is the root.
     pub nodes: Vec<TreeNode>,
     /// Calls without a node of their own.
     pub repeats: Vec<Repeat>,

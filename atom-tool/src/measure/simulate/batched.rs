@@ -51,7 +51,7 @@ pub fn note<const N: usize>(
     slow: fn(PerThread<NoteBuffer>, u32, [u64; N]),
 ) {
     // Nothing is stored before this decision, so that the routine can be inlined. A signal handler that runs
-    // behind it asks for as much room, so each level of handlers takes one note of what was asked for.
+    // after it asks for as much room, so each level of handlers takes one note of what was asked for.
     if buffer.has_slack() {
         write(&buffer, word, values);
     } else {
@@ -62,7 +62,7 @@ pub fn note<const N: usize>(
 /// Writes a note to a buffer that has room for it.
 #[inline(always)]
 pub fn write<const N: usize>(buffer: &NoteBuffer, word: u32, values: [u64; N]) {
-    // SAFETY: the reserved space belongs to this note only and lies before the limit.
+    // SAFETY: the reserved space belongs to this note only and is before the limit.
     unsafe {
         let at = (claim::<N>(buffer) as *mut u64).sub(1 + N);
         for (i, value) in values.into_iter().enumerate() {
@@ -74,7 +74,7 @@ pub fn write<const N: usize>(buffer: &NoteBuffer, word: u32, values: [u64; N]) {
     }
 }
 
-/// Reserves room for a note with `N` values; returns the address behind it.
+/// Reserves room for a note with `N` values; returns the address after it.
 #[inline(always)]
 fn claim<const N: usize>(buffer: &NoteBuffer) -> u64 {
     match N {
@@ -188,7 +188,7 @@ pub struct Simple {
 pub struct Routines {
     /// For batches.
     pub simple: Simple,
-    /// For batches behind others, where room need not be asked for, if there are such.
+    /// For batches after others, where room need not be asked for, if there are such.
     pub again: Option<Simple>,
     /// Buffer, word, both addresses, repetitions, direction.
     pub repeat: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,

@@ -2,7 +2,7 @@
 //!
 //! The address of a reference is a constant more than a *source*: a sum of registers, or the place of the program's
 //! data. As long as no register of a source changes, the source has the same value at each instruction, so references before
-//! and behind a point are known by the values that the sources have there. A batch has consecutive references with
+//! and after a point are known by the values that the sources have there. A batch has consecutive references with
 //! few sources, and a point at which all of these have their values. Instructions of the batch that are executed
 //! before the point have no change of the sources' registers between them and the point, or the other way round.
 //!
@@ -127,7 +127,7 @@ struct Open {
 struct Maker<'f> {
     facts: &'f Facts,
     open: Option<Open>,
-    /// The first instruction at which a point may lie.
+    /// The first instruction at which a point may be.
     barrier: usize,
     /// Instructions that no batch has yet, with their numbers.
     waiting: Vec<(usize, Item)>,
@@ -355,7 +355,7 @@ impl Maker<'_> {
         };
         open.items.extend(waiting.map(|(_, item)| item));
         let point = open.window.0;
-        // The next batch is noted behind this one.
+        // The next batch is noted after this one.
         self.barrier = self.barrier.max(point);
         let moved = |key: &Key| match key {
             Key::Registers(Some((Reg::Rsp, _)), _) => self.facts.stack[point],

@@ -1,6 +1,6 @@
 //! Groups of references that one look-up answers.
 //!
-//! Consecutive references whose addresses are computed from the same registers often lie close
+//! Consecutive references whose addresses are computed from the same registers are often close
 //! together: pushes at a procedure's start, fields of a structure. If all bytes from the lowest to
 //! the highest of them are in the line (or page) that was used last, none of them changes the state
 //! of the simulation, so one comparison is enough. Otherwise the references are made one by one, in order.

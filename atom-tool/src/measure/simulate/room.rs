@@ -1,13 +1,13 @@
 //! Where a note need not ask for room.
 //!
-//! A note that asks ([`has_slack`](crate::notes::NoteBuffer::has_slack)) finds room for [`SLACK`](crate::notes::SLACK) bytes. Notes behind it, up to [`MOST`] bytes on each
+//! A note that asks ([`has_slack`](crate::notes::NoteBuffer::has_slack)) finds room for [`SLACK`](crate::notes::SLACK) bytes. Notes after it, up to [`MOST`] bytes on each
 //! way through the procedure, need not ask again. Notes ask
 //!
 //! - at entries of procedures, landing pads, and where control may come from elsewhere;
-//! - at back edges: where a predecessor stands behind the block;
-//! - behind calls, since the callee may have taken any number of notes, and behind system calls, since one of them may
+//! - at back edges: where a predecessor is after the block;
+//! - after calls, since the callee may have taken any number of notes, and after system calls, since one of them may
 //!   have made a new process;
-//! - in procedures that are not understood in full, and in those of Go: a goroutine may go on in another thread.
+//! - in procedures that are not understood in full, and in those of Go: a goroutine may continue in another thread.
 //!
 //! So a thread asks before it makes its first note. A routine that asks and gets none must
 //! [park](crate::notes::NoteBuffer::park) the buffer.

@@ -1,6 +1,6 @@
 //! Older reports are kept.
 //!
-//! A file of an earlier run is not overwritten: it gets a number behind its name, and numbered ones get
+//! A file of an earlier run is not overwritten: it gets a number after its name, and numbered ones get
 //! the next number, up to [`KEPT`]; the oldest goes. Several processes may do so at once. So
 //!
 //! - a file is created only where none is, so each process has a file of its own, whatever name the others
@@ -9,7 +9,7 @@
 //!
 //! What is not a regular file (a device, a pipe, a symbolic link) is written to, and so is an empty file,
 //! which somebody made to be filled. A file that this process has written is replaced: the end of a
-//! process is reported again if an `exec` fails. So is a report of a process that goes on.
+//! process is reported again if an `exec` fails. So is a report of a process that continues.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint};
 use std::fs::{File, Metadata, TryLockError, symlink_metadata};
@@ -71,7 +71,7 @@ pub(super) fn make_room(path: &Path) {
     }
 }
 
-/// Opens a file that this process has created, to write behind its end, whatever number another process
+/// Opens a file that this process has created, to write after its end, whatever number another process
 /// has given it meanwhile. It is an error if the file is not there any more and another one has its name.
 pub(super) fn append(path: &Path) -> Result<File> {
     let open = |path: &Path| {
@@ -265,7 +265,7 @@ mod tests {
             assert_eq!(read(numbered(&path, n)), (12 - n).to_string());
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 10);
-        // A gap is filled, and what is behind it stays.
+        // A gap is filled, and what is after it stays.
         fs::remove_file(numbered(&path, 2)).unwrap();
         write(&path, "13");
         assert_eq!(read(numbered(&path, 2)), "11");

@@ -8,7 +8,7 @@
 //! - A program that closes all descriptors closes the log's descriptor, too. Another file may then get
 //!   the same number.
 //!
-//! So lock and fill level lie in memory that is wiped in a child, signals are blocked
+//! So lock and fill level are in memory that is wiped in a child, signals are blocked
 //! while the lock is held, and the file is open only while something is written to it.
 
 use std::fmt::{self, Arguments, Write as _};

@@ -19,7 +19,7 @@ pub(crate) use log::flush_all;
 pub(crate) use record::is_object;
 pub use standard::{keep_stdout, stdout};
 
-/// What stands behind the name of a report whose process goes on.
+/// What is after the name of a report whose process continues.
 const SNAPSHOT: &str = "now";
 
 /// The directory from which relative paths count.
@@ -47,10 +47,10 @@ fn directory() -> Option<PathBuf> {
 
 /// The path that a template stands for in this process.
 ///
-/// A report of a process that goes on, which `atom run --every` wants, has `.now` behind its name.
+/// A report of a process that continues, which `atom run --every` wants, has `.now` after its name.
 /// `%p` becomes the process id. Without it a forked child gets `.` and its
 /// process id appended, so that it does not overwrite its parent's file. A program that another one has
-/// executed (`atom run --children`) gets its process id in the same way, and `.` and its name behind that:
+/// executed (`atom run --children`) gets its process id in the same way, and `.` and its name after that:
 /// the process may have written a report as the program before. A
 /// relative path counts from the directory in which the program was started; for an executed program, in
 /// which `atom run` was started.
@@ -85,7 +85,7 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     keep::create(path).inspect(|_| record::written(path))
 }
 
-/// Opens the file that this process has made by [`create`], to write behind its end, whatever number another process has
+/// Opens the file that this process has made by [`create`], to write after its end, whatever number another process has
 /// given it meanwhile.
 ///
 /// It is for tools that write while the program runs. Their files do not stay open: the program may close all descriptors,
@@ -109,7 +109,7 @@ pub(crate) fn create_profile(template: &str) -> io::Result<File> {
 }
 
 /// Tells `atom run` that the process's profile has all that the report for people in the file of [`path`] says. A
-/// snapshot of a process that goes on, a file that the user has named for each process, and a shared one stay as they are.
+/// snapshot of a process that continues, a file that the user has named for each process, and a shared one stay as they are.
 pub(crate) fn summed(template: &str) {
     let is_apart = template.contains("%p") || is_shared(Path::new(template));
     if !is_apart && !analysis_rt::is_snapshot() {
@@ -129,7 +129,7 @@ pub fn cannot_write(tool: &str, what: impl Display) {
     record::failed(&format!("{tool}: cannot write {what}"));
 }
 
-/// Creates the file of [`path`] and writes it; errors go to standard error as by [`cannot_write`]. An empty name stands
+/// Creates the file of [`path`] and writes it; errors go to standard error as by [`cannot_write`]. An empty name is
 /// for a file that is not wanted.
 pub fn write_file(
     tool: &str,
@@ -161,7 +161,7 @@ struct Writer {
     pid: u32,
     /// The number of the process in which the program started.
     start_pid: u32,
-    /// It reports the state of that process, which goes on.
+    /// It reports the state of that process, which continues.
     is_snapshot: bool,
 }
 
@@ -183,7 +183,7 @@ fn expand(template: &str, writer: Writer, executed: Option<&str>) -> String {
         start_pid,
         is_snapshot,
     } = writer;
-    // A snapshot stands for the process that goes on.
+    // A snapshot stands for the process that continues.
     let pid = if is_snapshot { start_pid } else { pid };
     let is_forked = pid != start_pid;
     let mut path = match template.contains("%p") {

@@ -4,7 +4,7 @@
 //! `atom run` makes an empty file, named by its own process number and start time, in a folder of its
 //! user; `atom` has written the folder into the program. Nothing of that can be seen in the program's
 //! environment or descriptors. If there is no such file, nobody waits. Each entry is one write of a letter
-//! and text with a null behind it, so the entries of several processes do not mix. The text of entries on
+//! and text with a null after it, so the entries of several processes do not mix. The text of entries on
 //! reports and libraries begins with the numbers of the process and of its parent.
 
 use std::fs::{File, OpenOptions};
@@ -30,7 +30,7 @@ pub(super) fn begin() {
     }
 }
 
-/// A report stands in this file.
+/// A report is in this file.
 pub(super) fn written(path: &Path) {
     leave(b'R', &of_process(path.as_os_str().as_bytes()));
     analysis_rt::unknown_objects(&mut |path| {
@@ -43,7 +43,7 @@ pub(super) fn written(path: &Path) {
     });
 }
 
-/// A profile stands in this file.
+/// A profile is in this file.
 pub(super) fn profile_written(path: &Path) {
     leave(b'P', &of_process(path.as_os_str().as_bytes()));
 }
@@ -54,10 +54,10 @@ pub(super) fn summed(path: &Path) {
     leave(b'T', &of_process(path.as_os_str().as_bytes()));
 }
 
-/// A path behind the numbers of the process and of its parent.
+/// A path after the numbers of the process and of its parent.
 fn of_process(path: &[u8]) -> Vec<u8> {
     let parent = std::os::unix::process::parent_id();
-    // A snapshot stands for the process that goes on.
+    // A snapshot stands for the process that continues.
     let process = match analysis_rt::is_snapshot() {
         true => analysis_rt::start_pid(),
         false => analysis_rt::pid(),

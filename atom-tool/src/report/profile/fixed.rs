@@ -2,7 +2,7 @@
 //! then, and the program's end copies them.
 //!
 //! A file of RFC 1952 is a sequence of blocks (RFC 1951). A fragment is made of whole blocks that end at a byte, and
-//! refers to nothing in front of it; what follows it does not refer to it. So fragments can stand between blocks that
+//! refers to nothing in front of it; what follows it does not refer to it. So fragments can be between blocks that
 //! are made later.
 
 use miniz_oxide::deflate::core::{
@@ -72,7 +72,7 @@ impl FixedColumns {
         Some(columns)
     }
 
-    /// The values of the column with this number, in the order in which [`fixed_columns`] got them, with `more` rows behind
+    /// The values of the column with this number, in the order in which [`fixed_columns`] got them, with `more` rows after it
     /// them. There must be such a column.
     pub fn column(self, number: usize, more: Values) -> Values {
         let at = self.words_of(number);
@@ -110,7 +110,7 @@ impl FixedColumns {
         Some(u32::from_le_bytes(*bytes.first_chunk()?))
     }
 
-    /// The fragment whose words begin with this number. Fragments stand behind all words in the order of their words.
+    /// The fragment whose words begin with this number. Fragments are after all words in the order of their words.
     fn fragment(self, at: usize) -> Option<Fragment> {
         let (len, start, crc) = (self.word(at)?, self.word(at + 1)?, self.word(at + 2)?);
         let packed = self.bytes.get(start as usize..)?;
@@ -221,7 +221,7 @@ fn parts<'a>(
     (rows, parts)
 }
 
-/// What ends behind some bytes.
+/// What ends after some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// A part of the file. What follows does not refer to it.

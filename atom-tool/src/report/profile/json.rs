@@ -15,7 +15,7 @@ pub struct Json {
     bytes: Vec<u8>,
     /// The next value or key needs a comma in front.
     needs_comma: bool,
-    /// What was compressed before, and the numbers of bytes in front of which it stands.
+    /// What was compressed before, and the numbers of bytes in front of which it is.
     fragments: Vec<(usize, Fragment)>,
 }
 

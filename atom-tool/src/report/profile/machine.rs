@@ -33,7 +33,7 @@ pub fn arguments() -> Vec<String> {
 
 /// Writes the keys `process` and `host`.
 pub fn write(json: &mut Json) {
-    // A snapshot stands for the process that goes on.
+    // A snapshot stands for the process that continues.
     let pid = match analysis_rt::is_snapshot() {
         true => analysis_rt::start_pid(),
         false => analysis_rt::pid(),

@@ -8,14 +8,14 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 pub struct Texts<'a> {
     /// The texts in the order of their indices.
     pub all: Vec<&'a str>,
-    /// The index of the first one: texts of fixed columns stand in front.
+    /// The index of the first one: texts of fixed columns are in front.
     first: u32,
     indices: HashMap<&'a str, u32, BuildHasherDefault<DefaultHasher>>,
     last: Option<(&'a str, u32)>,
 }
 
 impl<'a> Texts<'a> {
-    /// A dictionary that stands behind another one with `first` texts.
+    /// A dictionary that is after another one with `first` texts.
     pub fn behind(first: u32) -> Self {
         Self {
             first,
@@ -25,7 +25,7 @@ impl<'a> Texts<'a> {
 
     /// The index of a text.
     pub fn index(&mut self, text: &'a str) -> u32 {
-        // Rows of one procedure stand together and share its name.
+        // Rows of one procedure are together and share its name.
         if let Some((last, index)) = self.last
             && std::ptr::eq(last, text)
         {

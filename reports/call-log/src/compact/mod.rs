@@ -10,7 +10,7 @@
 //! | `H`, the first | version (1), clock, process, parent process (0 if it is not a forked child), clock at the start, ticks per second (f64, 0 if unknown), nanoseconds since 1970 at the start, name of the program |
 //! | `P` | procedures: number, address, name, file, line, for each until the block ends. Before the first event that names them |
 //! | `E` | events of one thread: the thread's number in the log, its number in the system, number of events, clock before the first one; then each event |
-//! | `C` | contents as in `Z`, while the program goes on |
+//! | `C` | contents as in `Z`, while the program continues |
 //! | `Z`, the last | clock at the end, ticks per second (f64), events, unmatched exits, procedures left without an exit, points that were lost |
 //!
 //! Numbers are in LEB128. An f64 has eight bytes, lowest first. A text is its length in bytes, then its bytes in UTF-8.
@@ -22,7 +22,7 @@
 //!
 //! Blocks of different threads come in any order, blocks of one thread in the order of time.
 //! If the process was killed, there is no `Z`; readers take the last `C`, if there is one, and the last block may be cut off.
-//! If a process wrote its log and went on (after a failed `exec`), there are several `Z`, of which the last one counts.
+//! If a process wrote its log and continued (after a failed `exec`), there are several `Z`, of which the last one counts.
 
 mod read;
 mod write;

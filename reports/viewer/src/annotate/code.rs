@@ -61,7 +61,7 @@ pub struct Annotated {
     pub end: u64,
     /// Why the procedure has no instructions, if it has none.
     pub reason: Option<String>,
-    /// The instructions in address order; parts of the procedure that lie elsewhere come at their addresses.
+    /// The instructions in address order; parts of the procedure that are elsewhere come at their addresses.
     pub insts: Vec<Inst>,
     /// The natural loops, outer ones first.
     pub loops: Vec<Loop>,

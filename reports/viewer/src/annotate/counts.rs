@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Branch {
     /// Number of executions that went to the branch's target.
     pub taken: u64,
-    /// Number of executions that went on behind the branch.
+    /// Number of executions that continued after the branch.
     pub not_taken: u64,
 }
 

@@ -77,7 +77,7 @@ impl Sources {
         tries.find_map(|path| read(&path))
     }
 
-    /// The source of a procedure: of each file the lines with code and what stands around them. The file with the
+    /// The source of a procedure: of each file the lines with code and what is around them. The file with the
     /// largest value comes first.
     pub fn of(&mut self, annotated: &Annotated, measures: usize) -> Vec<File> {
         let mut files: Vec<BTreeMap<u32, Vec<u64>>> = vec![BTreeMap::new(); annotated.files.len()];

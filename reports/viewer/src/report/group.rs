@@ -132,7 +132,7 @@ pub fn by(profile: &Profile, unit: Unit, name: Option<&str>) -> Result<(Grid, Ve
     Ok((grid, spots.notes))
 }
 
-/// Adds the share of the first measure behind it.
+/// Adds the share of the first measure after it.
 fn add_share(grid: &mut Grid) {
     let Some(first) = grid.measure() else { return };
     let sum: f64 = grid.rows.iter().filter_map(|row| row[first].number()).sum();

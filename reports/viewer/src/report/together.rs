@@ -1,6 +1,6 @@
 //! The profiles of all processes of a run as one, whatever their programs.
 //!
-//! Tables of programs and of processes stand in front of the tool's own tables: what each program did in all of its
+//! Tables of programs and of processes are in front of the tool's own tables: what each program did in all of its
 //! processes, and what each process did.
 
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Finds loads that read bytes of a pad.
 //!
-//! Looks at the address of every load of the process. Where it lies in the text of an object, the bytes in memory are
+//! Looks at the address of every load of the process. Where it is in the text of an object, the bytes in memory are
 //! compared with the object's original file; a difference is one that the rewriter has made. `--output FILE` gets a line
 //! for each such load, the address of its instruction and of what it read, and a last line with the numbers of loads, of
 //! loads from text, and of loads of changed text.

@@ -1,6 +1,6 @@
 //! Counts each block's executions in all ways in which threads can share counters: by
 //! per-thread counters, by atomic counters, and in per-thread state; with `--lock` also
-//! each procedure's entries behind a mutex. All must agree, cell by cell.
+//! each procedure's entries after a mutex. All must agree, cell by cell.
 //!
 //! Writes `NAME COUNT` for each procedure that was entered, then a line for each
 //! disagreement, then the number of threads with state of their own.

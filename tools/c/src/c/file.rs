@@ -4,7 +4,7 @@
 //! thread of a forked child's parent held counts as free.
 //!
 //! What a forked child inherits: output that its parent has not written yet is the parent's. A file that was created
-//! (`w`) is the parent's, too; a child that writes to it gets a file of its own, named as other tools' are (`.PID` behind the name),
+//! (`w`) is the parent's, too; a child that writes to it gets a file of its own, named as other tools' are (`.PID` after the name),
 //! with a copy of what stood in the parent's at the fork.
 //!
 //! ABI: macros of glibc's `<stdio.h>` read the first words of a `FILE`: the flags for its end and for errors, and pointers into its
@@ -58,7 +58,7 @@ pub struct File {
     fd: c_int,
     can_read: bool,
     can_write: bool,
-    /// `a`: output goes behind the file's end.
+    /// `a`: output goes after the file's end.
     appends: bool,
     buffering: Buffering,
     /// Output that is not written yet.
@@ -171,7 +171,7 @@ impl File {
         }
     }
 
-    /// Gives the user the text of a file in memory, with a null behind. Returns true if all is well.
+    /// Gives the user the text of a file in memory, with a null after it. Returns true if all is well.
     pub fn show_memory(&mut self) -> bool {
         let Some(memory) = &self.memory else {
             return false;

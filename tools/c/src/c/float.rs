@@ -21,7 +21,7 @@ pub fn digits(x: f64, letter: u8, spec: Spec) -> String {
     }
 }
 
-/// The largest precision that numbers are formatted with. No digit behind it is other than 0.
+/// The largest precision that numbers are formatted with. No digit after it is other than 0.
 const MOST: usize = 1100;
 
 fn fixed(x: f64, precision: usize, has_point: bool) -> String {
@@ -232,7 +232,7 @@ fn run(text: &[u8], fits: impl Fn(&u8) -> bool) -> usize {
     text.iter().take_while(|byte| fits(byte)).count()
 }
 
-/// The length of an exponent behind `length` bytes, with its letter; 0 if there is none.
+/// The length of an exponent after `length` bytes, with its letter; 0 if there is none.
 fn exponent(text: &[u8], letter: u8) -> usize {
     if !text
         .first()
@@ -263,7 +263,7 @@ fn decimal_of(text: &[u8]) -> (Digits<'_>, usize) {
     (Digits::Decimal(digits), length)
 }
 
-/// A hexadecimal number. Digits behind the sixteenth count by their place, and the last bit says whether one is not 0.
+/// A hexadecimal number. Digits after the sixteenth count by their place, and the last bit says whether one is not 0.
 fn hexadecimal_of(text: &[u8]) -> Option<(Digits<'_>, usize)> {
     let rest = text
         .strip_prefix(b"0x")

@@ -75,7 +75,7 @@ pub unsafe fn format(out: Sink<'_>, format: &[u8], list: &mut VaList) -> usize {
 }
 
 impl Spec {
-    /// Reads what stands between `%` and the letter. Returns it and the rest.
+    /// Reads what is between `%` and the letter. Returns it and the rest.
     ///
     /// # Safety
     /// The list has an `int` for each `*`.
@@ -265,7 +265,7 @@ impl Spec {
             Some(special) => (format!("{sign}{special}"), 0),
             None => {
                 let digits = float::digits(x.abs(), letter.to_ascii_lowercase(), self);
-                // Zeros stand behind the sign and behind `0x`.
+                // Zeros are after the sign and after `0x`.
                 let base = 2 * usize::from(letter.eq_ignore_ascii_case(&b'a'));
                 (format!("{sign}{digits}"), sign.len() + base)
             }
@@ -318,7 +318,7 @@ impl Spec {
         spec.pad(text, 0)
     }
 
-    /// Fills up to the width. Zeros are put behind the first `front` bytes.
+    /// Fills up to the width. Zeros are put after the first `front` bytes.
     fn pad(self, mut text: Vec<u8>, front: usize) -> Vec<u8> {
         let missing = self.width.saturating_sub(text.len());
         let (at, with) = match (self.is_left, self.has_zeros) {

@@ -176,7 +176,7 @@ fn arguments(format: &[u8]) -> usize {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads a specification behind `%`. `None` if it is not complete.
+    /// Reads a specification after `%`. `None` if it is not complete.
     fn parse(mut text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut spec = Self {
             number: None,

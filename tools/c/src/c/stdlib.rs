@@ -160,8 +160,8 @@ pub unsafe extern "C" fn atof(text: *const c_char) -> f64 {
 type Compare = unsafe extern "C" fn(*const u8, *const u8) -> c_int;
 type CompareWith = unsafe extern "C" fn(*const u8, *const u8, *mut c_void) -> c_int;
 
-/// The numbers below `n`, merged from runs of 1, 2, 4 and so on. All that is asked is whether one may stand in front of
-/// another that stands behind it, as by the system's C library: functions that only tell what is larger are common, and
+/// The numbers below `n`, merged from runs of 1, 2, 4 and so on. All that is asked is whether one may be in front of
+/// another that is after it, as by the system's C library: functions that only tell what is larger are common, and
 /// so are ones that are no order at all, of which any result is right.
 fn merged(n: usize, may_lead: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut from: Vec<usize> = (0..n).collect();

@@ -279,7 +279,7 @@ fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R 
 /// Number of the first value that is a sum of registers.
 const FIRST_SUM: u32 = 1 << 24;
 
-/// The sums of registers by their numbers behind [`FIRST_SUM`].
+/// The sums of registers by their numbers after [`FIRST_SUM`].
 static SUMS: Mutex<Vec<RegSum>> = Mutex::new(Vec::new());
 
 /// The number of `ValueType` for base + index * scale + displacement. A register that is -1 is left out.

@@ -3,7 +3,7 @@
 //!
 //! A handle of C is the index of a procedure, block, instruction or object plus 1; NULL stands for none. Where ATOM
 //! raises an error, and where a handle is wrong, `atom` ends with a message that names the primitive. Lists are given item by
-//! item: a function takes the number of an item, and returns 0 behind the last.
+//! item: a function takes the number of an item, and returns 0 after the last.
 
 mod calls;
 mod flow;

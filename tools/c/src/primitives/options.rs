@@ -25,7 +25,7 @@ pub fn open(args: &Args<'_>) {
     ARGS.store(args.cast(), Ordering::Release);
 }
 
-/// The words behind the program's name.
+/// The words after the program's name.
 ///
 /// # Safety
 /// The list has `argc` strings of C, which live for `'a`.
@@ -68,7 +68,7 @@ unsafe fn take<'a, R>(
     };
     let (rest, asked) = options.parts();
     *known = asked;
-    // SAFETY: the list had at least as many words, each of which is a whole string of C, and a null behind.
+    // SAFETY: the list had at least as many words, each of which is a whole string of C, and a null after it.
     unsafe {
         for (i, word) in rest.iter().enumerate() {
             *argv.add(i + 1) = word.as_ptr().cast();

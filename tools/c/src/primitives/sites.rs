@@ -165,7 +165,7 @@ impl CSite {
     }
 }
 
-/// A string of a list for C: a null is behind it, but behind an empty one that stands for none.
+/// A string of a list for C: a null is after it, but after an empty one that stands for none.
 fn for_c(text: &'static str) -> *const c_char {
     match text {
         "" => c"".as_ptr(),

@@ -7,7 +7,7 @@
 //! the program compares with what may be logged (`compare`).
 //!
 //! Cells have a fixed place in the program's data, so a count is in line code without a base register. The place need
-//! not be the start of a page, and memory is mapped by pages: the first cell that is used lies a page behind the
+//! not be the start of a page, and memory is mapped by pages: the first cell that is used is a page after the
 //! table's start, so that no other data shares its page.
 
 mod compare;

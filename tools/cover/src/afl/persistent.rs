@@ -1,7 +1,7 @@
 //! Persistent processes: one process runs a procedure again and again, once for each input.
 //!
 //! The routine at the procedure's entry calls the procedure itself, with the words that its caller passed, and stops
-//! the process after each call. The server has it go on for the next input. The caller never gets control back: after
+//! the process after each call. The server has it continue for the next input. The caller never gets control back: after
 //! the last cycle the process ends.
 //!
 //! ABI: a procedure gets up to six words in registers. What it gets on the stack or in vector registers is not passed.
@@ -67,7 +67,7 @@ pub fn run(map: Map, done: Marks, of: Loop) {
     sys::exit(0)
 }
 
-/// Stops the process until the server has it go on.
+/// Stops the process until the server has it continue.
 fn stop() {
     // SAFETY: no effect on memory.
     unsafe {

@@ -3,7 +3,7 @@
 //! Protocol: the fuzzer passes two descriptors. The server announces itself on [`STATUS`]. Then each word that it reads
 //! from [`CONTROL`] asks for a run: the server forks, and answers with the child's process number and, when the child
 //! has ended or stopped, with its status as `wait` gives it. The word is not 0 if the fuzzer has killed the child that
-//! was there before. A child that stops itself has finished a cycle of a persistent process, and goes on for the next
+//! was there before. A child that stops itself has finished a cycle of a persistent process, and continues for the next
 //! run.
 
 use std::ffi::{c_int, c_long};
@@ -185,7 +185,7 @@ fn serve(mut asked: Option<u32>) {
     }
 }
 
-/// True if a status from `wait` says that the child has stopped and may go on.
+/// True if a status from `wait` says that the child has stopped and may continue.
 fn is_stopped(status: u32) -> bool {
     libc::WIFSTOPPED(status as i32)
 }

@@ -145,7 +145,7 @@ impl Walker<'_, '_> {
             DW_FORM_addrx | DW_FORM_GNU_addr_index => cursor.uleb()?,
             _ => cursor.uint(end - at)?,
         };
-        // The table's base may stand behind this attribute in the first entry, so
+        // The table's base may be after this attribute in the first entry, so
         // `Walker::first` looks the index up.
         let here = Some(Field {
             form: DW_FORM_addrx,

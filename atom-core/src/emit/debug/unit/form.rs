@@ -55,7 +55,7 @@ pub(in super::super) fn skip_form(
         DW_FORM_block | DW_FORM_exprloc => usize::try_from(cursor.uleb()?).ok()?,
         DW_FORM_indirect => {
             let form = self::form(cursor)?;
-            // Nested indirect forms could go on without end.
+            // Nested indirect forms could continue without end.
             return (form != DW_FORM_indirect)
                 .then_some(())
                 .and_then(|()| skip_form(cursor, form, offset_size, version));

@@ -42,7 +42,7 @@ pub(super) fn flags_are_dead(ops: &[Op], end: &End) -> bool {
     !matches!(end, End::Branch(..))
 }
 
-/// True if an access of the body may lie elsewhere than in the data of the plan or of the tool.
+/// True if an access of the body may be elsewhere than in the data of the plan or of the tool.
 fn may_fault(mem: &OpMem, call: &SiteCall) -> bool {
     let is_known = match mem.start {
         Start::Symbol(symbol) => match symbol.base {

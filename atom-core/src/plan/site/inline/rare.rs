@@ -1,4 +1,4 @@
-//! Cold paths of a body. They stand behind the procedure and save registers of their own. The last resort
+//! Cold paths of a body. They are after the procedure and save registers of their own. The last resort
 //! is a call of the routine.
 
 use super::super::Site;
@@ -13,14 +13,14 @@ use crate::x86::abi::ARGUMENT_REGISTERS;
 use crate::x86::asm::{Cond, Gpr, Patch};
 use crate::x86::opcode;
 
-/// Number of operations up to which a side of a branch stands in line.
+/// Number of operations up to which a side of a branch is in line.
 const MOST_IN_LINE: usize = 12;
 
 /// The cold side of a branch, if there is one: a side that only calls; a side that may call, if the other
 /// ends at once; a long side, if the other is empty; a side that begins with an exchange in memory, if the other has
 /// none and never calls: it repeats what could be done without one.
 pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
-    // In front of the call may stand an operation that takes back a store.
+    // In front of the call may be an operation that takes back a store.
     let calls = |side: &Node| side.ops.len() <= 1 && side.end == End::Call;
     let is_rare = |i: &usize| {
         let (side, other) = (&sides[*i], &sides[1 - *i]);

@@ -1,8 +1,8 @@
 //! The format of llvm-bolt: how often each edge of the control flow was taken.
 //!
-//! A line is an edge: where the jump or call stands, where it leads, mispredictions, and the number of executions. A
+//! A line is an edge: where the jump or call is, where it leads, mispredictions, and the number of executions. A
 //! place is a symbol and the distance from it. Symbols are found in the object's own file, as llvm-bolt finds them:
-//! global ones have their names, and local ones a number behind it, which counts the local symbols of that name in the
+//! global ones have their names, and local ones a number after it, which counts the local symbols of that name in the
 //! order of their addresses.
 
 use std::collections::HashMap;

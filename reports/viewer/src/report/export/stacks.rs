@@ -143,7 +143,7 @@ struct Slice {
     own: u64,
 }
 
-/// The slices of sorted stacks: a frame is one slice as long as the stacks have it in common. Outer slices stand
+/// The slices of sorted stacks: a frame is one slice as long as the stacks have it in common. Outer slices are
 /// before inner ones.
 fn slices(stacks: &BTreeMap<Vec<Frame>, u64>) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::new();

@@ -146,7 +146,7 @@ impl Graph {
         }
     }
 
-    /// Procedures so that each stands before those that it calls.
+    /// Procedures so that each is before those that it calls.
     fn order(&self) -> Vec<usize> {
         let mut left = vec![0usize; self.nodes.len()];
         for (callee, _) in self.nodes.iter().flat_map(|n| &n.callees) {
@@ -195,7 +195,7 @@ impl Graph {
     }
 
     /// The stacks, the outermost procedure first, with the own costs of their last procedures. What belongs to stacks
-    /// that are left out stands at the procedure alone.
+    /// that are left out is at the procedure alone.
     pub fn stacks(mut self) -> BTreeMap<Vec<Proc>, u64> {
         let inclusive = self.inclusive();
         let all: f64 = self.nodes.iter().map(|n| n.own as f64).sum();

@@ -1,6 +1,6 @@
 //! AFL++'s map of comparisons, as the instrumented program writes it.
 //!
-//! The map has 65,536 sites. Each has a header, and all headers are in front; behind them each has room for 32
+//! The map has 65,536 sites. Each has a header, and all headers are in front; after them each has room for 32
 //! comparisons of numbers or for fewer pairs of memory. The bits and sizes differ between versions of AFL++, and so does
 //! the size of the whole map, by which the version is recognised.
 

@@ -321,7 +321,7 @@ fn ends_in_equality(insts: &[Inst<'_>]) -> bool {
     last.is_some_and(|last| condition(&insts[last + 1..]) == EQUAL)
 }
 
-/// What the flags that an instruction sets are looked at for by the instructions behind it, as AFL++'s attribute; 0 if
+/// What the flags that an instruction sets are looked at for by the instructions after it, as AFL++'s attribute; 0 if
 /// that is not known.
 fn condition(behind: &[Inst<'_>]) -> u8 {
     for inst in behind {
@@ -380,7 +380,7 @@ fn named(name: &str) -> Option<Kind> {
     }
 }
 
-/// True if the code behind a call looks at the result as an integer of 32 bits or less: it tests it, or compares it with
+/// True if the code after a call looks at the result as an integer of 32 bits or less: it tests it, or compares it with
 /// a constant.
 fn gives_small_integer(block: Block<'_>) -> bool {
     const LOOKS: usize = 3;
