@@ -66,6 +66,8 @@ pub struct Job {
     pub late: Vec<Word>,
     /// An error is answered on standard output, for a caller that does not show messages.
     pub answers: bool,
+    /// Notes are left out.
+    pub quiet: bool,
 }
 
 impl Job {

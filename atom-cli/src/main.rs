@@ -86,6 +86,9 @@ fn main() -> ExitCode {
         None => cleanup::on_signals()
             .and_then(|()| {
                 exhausted::on_abort();
+                if args.run.job.as_ref().is_some_and(|job| job.quiet) {
+                    message::leave_out_notes();
+                }
                 driver::run(&args.run)
             })
             .map(done),

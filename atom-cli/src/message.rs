@@ -1,7 +1,7 @@
 //! Messages of the command: errors, and the notes that its views print too.
 
 use atom_core::Error;
-pub use output::message::{count, note, number};
+pub use output::message::{count, leave_out_notes, note, number};
 
 use crate::source;
 

@@ -117,6 +117,26 @@ fn streams_arguments_and_exit_codes_pass_through() {
 }
 
 #[test]
+fn quiet_runs_print_no_notes() {
+    let runs = Runs::new();
+    let what = "/true is left as it is: it is no library";
+    for is_quiet in [false, true] {
+        let mut words = vec!["run"];
+        words.extend(is_quiet.then_some("-q"));
+        words.extend(["--fresh", "--with", "/bin/true", "icount", "--"]);
+        words.extend(["./app", "exit", "5"]);
+        let output = runs.command(&words).output().expect("atom runs");
+        assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+        assert_eq!(stderr(&output).contains(what), !is_quiet);
+        assert_eq!(stderr(&output).is_empty(), is_quiet, "{}", stderr(&output));
+    }
+    // Errors are told.
+    let words = ["run", "-q", "icount", "--nonsense", "--", "./app"];
+    let output = runs.command(&words).output().expect("atom runs");
+    assert!(stderr(&output).contains("unknown option `--nonsense`"));
+}
+
+#[test]
 fn signals_end_both() {
     let runs = Runs::new();
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGINT] {

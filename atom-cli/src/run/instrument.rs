@@ -140,6 +140,7 @@ impl<'a> Wish<'a> {
             record: Some(record::stem(store.folder()).into()),
             follow: self.follow.iter().map(Word::from).collect(),
             answers: voice != Voice::Loud,
+            quiet: self.arguments.quiet,
             ..Job::default()
         };
         if parts.is_whole {

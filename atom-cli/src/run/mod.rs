@@ -31,7 +31,7 @@ use atom_core::{Error, Result};
 use clap::{Args as ClapArgs, CommandFactory};
 
 use crate::args::Choices;
-use crate::message::note;
+use crate::message::{self, note};
 use crate::{exhausted, help, source};
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
@@ -101,6 +101,9 @@ pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
 /// Runs `atom run ...`; the exit code is the program's.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let arguments = &with_parts(arguments);
+    if arguments.quiet {
+        message::leave_out_notes();
+    }
     if let Some(code) = instead(arguments)? {
         return Ok(code);
     }

@@ -69,7 +69,8 @@ impl<'a> Subject<'a> {
 
     /// Start and end of what is written in the area that the objects of a process share.
     pub(super) fn shared(&self) -> (u64, u64) {
-        let of_area = |area: &Area| (area.rw, area.end);
+        // What an added library shares with the process begins with the process's data.
+        let of_area = |area: &Area| (area.rw.min(area.data), area.end);
         self.placed.area.map_or((0, 0), of_area)
     }
 }

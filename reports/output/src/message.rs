@@ -1,8 +1,20 @@
 //! Notes, and numbers in messages.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// True once nobody wants notes.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Prints no notes from now on.
+pub fn leave_out_notes() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
 /// Prints a note: something worth knowing that is no error.
 pub fn note(text: &str) {
-    eprintln!("atom: note: {text}");
+    if !QUIET.load(Ordering::Relaxed) {
+        eprintln!("atom: note: {text}");
+    }
 }
 
 /// A number with commas: `1,234,567`.
