@@ -87,7 +87,9 @@ fn instrument(
         deliver::deliver(request, made, steps)?;
         if !request.quiet {
             eprintln!("{}", describe::summary(request, made, steps));
-            if let Some(line) = describe::left_out(made, options.unseen_code) {
+            if tool.is_some()
+                && let Some(line) = describe::left_out(made, options.unseen_code)
+            {
                 eprintln!("{line}");
             }
         }
