@@ -65,5 +65,5 @@ pub use sys::memory::map_wiped;
 pub use sys::signals::Uninterrupted;
 pub use sys::spin::SpinLock;
 pub use threads::counts::{in_child, in_new_thread};
-pub use threads::data::{thread_block, thread_enter, thread_started};
+pub use threads::data::{between_routines, thread_block, thread_enter, thread_started};
 pub use threads::entry::{Entered, enter, refused_entries};

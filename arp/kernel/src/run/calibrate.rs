@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use arp::{Area, DataType, Meter, Mode, SectionKind, Session, Sid, Tid};
-use atom_tool::plain_data;
+use atom_tool::{between_routines, plain_data};
 
 use super::meters::{AnyMeter, Cost, Measure};
 use super::scratch;
@@ -185,11 +185,14 @@ impl Found {
         let mut pass = |kind: Option<SectionKind>| -> f64 {
             let mut area = Area::default();
             probe.enter(SECTION, &mut area);
+            between_routines();
             if let Some(kind) = kind {
                 let sid = if kind.is_measured() { SECTION } else { OTHER };
                 for _ in 0..INNER {
                     recorder.enter(kind, sid, 0);
+                    between_routines();
                     recorder.leave(kind, sid);
+                    between_routines();
                 }
             }
             probe.leave(SECTION, &mut area);
@@ -218,6 +221,7 @@ impl Found {
             for (meter, area) in meters.iter_mut().zip(&mut areas) {
                 meter.0.enter(SECTION, area);
             }
+            between_routines();
             for (meter, area) in meters.iter_mut().zip(&mut areas) {
                 meter.0.leave(SECTION, area);
             }
