@@ -5,6 +5,7 @@
 //! holds several tools, since compiling takes longest; a tool's number is its first option. Each routine keeps a
 //! checksum, and the tool writes the checksums to a file.
 
+mod block;
 mod c;
 mod routine;
 mod rust;

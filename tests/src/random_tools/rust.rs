@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::routine::{Argument, Expression, Routine, Statement, fill};
+use super::block::BlockWriter;
+use super::routine::{Argument, Routine};
 use super::{Language, ROUTINES};
 
 const LANGUAGE: Language = Language::Rust;
@@ -69,7 +70,7 @@ fn write_routine(text: &mut String, t: usize, k: usize, routine: &Routine) {
             text,
             "#[cold] #[inline(never)] fn cold{t}_{k}_{n}(s: PerThread<State>{list}) {{"
         );
-        write_block(text, (t, k), body, *parameters, None);
+        BlockWriter::new(LANGUAGE, (t, k), None).write(text, body, *parameters);
         text.push_str("}\n");
     }
     let mut parameters = Vec::new();
@@ -98,48 +99,8 @@ fn write_routine(text: &mut String, t: usize, k: usize, routine: &Routine) {
         "#[analysis] fn r{t}_{k}({}) {{ {variables}",
         parameters.join(", ")
     );
-    write_block(text, (t, k), &routine.body, known, counter.as_deref());
+    BlockWriter::new(LANGUAGE, (t, k), counter.as_deref()).write(text, &routine.body, known);
     text.push_str("}\n");
-}
-
-fn write_block(
-    text: &mut String,
-    (t, k): (usize, usize),
-    block: &[Statement],
-    mut known: usize,
-    counter: Option<&str>,
-) {
-    let list = |all: &[Expression]| -> String {
-        all.iter()
-            .map(|e| format!(", {}", e.text(LANGUAGE)))
-            .collect()
-    };
-    for statement in block {
-        let _ = match statement {
-            Statement::Variable(value) => {
-                known += 1;
-                writeln!(text, "let v{} = {};", known - 1, value.text(LANGUAGE))
-            }
-            Statement::Simple(template, operands) => {
-                writeln!(text, "{}", fill(template, operands, LANGUAGE))
-            }
-            Statement::Count(by) => match counter {
-                Some(counter) => writeln!(text, "{counter}.add({});", by.text(LANGUAGE)),
-                None => Ok(()),
-            },
-            Statement::Cold(n, operands) => {
-                writeln!(text, "cold{t}_{k}_{n}(s{});", list(operands))
-            }
-            Statement::Return => writeln!(text, "return;"),
-            Statement::If(condition, operands, yes, no) => {
-                let _ = writeln!(text, "if {} {{", fill(condition, operands, LANGUAGE));
-                write_block(text, (t, k), yes, known, counter);
-                let _ = writeln!(text, "}} else {{");
-                write_block(text, (t, k), no, known, counter);
-                writeln!(text, "}}")
-            }
-        };
-    }
 }
 
 /// An argument of a call at the point number `n` by routine `k`.
