@@ -102,31 +102,15 @@ impl Checker<'_, '_> {
         if is_direct {
             let target = original.near_branch_target();
             let (to, next) = (moved.near_branch_target(), moved.next_ip());
-            if same::is_same_branch(&original, &moved) {
-                let is_opposite = false;
-                return self.branch(
-                    b,
-                    inst,
-                    Way {
-                        target,
-                        is_opposite,
-                        to,
-                        next,
-                    },
-                );
-            }
-            if same::is_opposite_branch(&original, &moved) {
-                let is_opposite = true;
-                return self.branch(
-                    b,
-                    inst,
-                    Way {
-                        target,
-                        is_opposite,
-                        to,
-                        next,
-                    },
-                );
+            let is_opposite = same::is_opposite_branch(&original, &moved);
+            if is_opposite || same::is_same_branch(&original, &moved) {
+                let way = Way {
+                    target,
+                    is_opposite,
+                    to,
+                    next,
+                };
+                return self.branch(b, inst, way);
             }
         } else if same::is_same(&original, &moved) {
             return Ok(moved.next_ip());
