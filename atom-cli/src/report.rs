@@ -21,7 +21,7 @@ pub struct Report<'a> {
     program: FileFacts,
     /// Path of the tool; `None` for a rewrite without a tool.
     tool: Option<String>,
-    /// The program that was written; the size is that of all files.
+    /// Path of the rewritten program, and the total size in bytes of all files that were written.
     output: FileFacts,
     /// The procedures.
     procedures: Listed<'a>,

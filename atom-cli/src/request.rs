@@ -145,7 +145,7 @@ fn with_nulls(words: &[Word]) -> Vec<u8> {
     each.collect()
 }
 
-/// The options of the stages that the command line has.
+/// Makes those options for `atom_core::pipeline::instrument` that the command line names.
 fn options(args: &Run) -> Result<Options<'_>> {
     let choices = &args.choices;
     Ok(Options {

@@ -1,8 +1,8 @@
 //! Handlers of the application: they see the original program.
 //!
 //! The kernel starts code of the runtime in front of the application's handler, on the same stack and with the same
-//! frame. There the address of the interrupted instruction, and that of a fault, become the original's, and the
-//! handler runs as if the kernel had started it. A signal that interrupts inserted code is [deferred] to the next
+//! frame. This code replaces two addresses in the frame by those of the original program: the address of the
+//! interrupted instruction, and the address of a fault. Then the handler runs as if the kernel had started it. A signal that interrupts inserted code is [deferred] to the next
 //! boundary of the application's instructions. When the handler returns, inserted code before the system call
 //! `rt_sigreturn` gives control back to the new text ([`returning`]): to the interrupted place, or to the
 //! address at which the handler wants to continue. All that has to be known then is in the frame, so a handler

@@ -19,8 +19,8 @@ pub(crate) enum Place {
     Foreign,
     /// Inserted code, or the tool's.
     Inserted,
-    /// An instruction that moved, at whose start the program's state is that of the original program at this
-    /// address.
+    /// The start of an instruction that moved. Registers and memory are the same there as in the original program at this
+    /// address of the original text.
     Boundary(u64),
 }
 

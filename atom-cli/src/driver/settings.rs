@@ -65,7 +65,8 @@ impl Settings {
         }
     }
 
-    /// The options of the stages. `state` is that of the process to which libraries are added.
+    /// Makes the options for `atom_core::pipeline::instrument`. `state` describes the running process if libraries are
+    /// added to one, and is `None` otherwise.
     pub fn options<'a>(
         &'a self,
         request: &'a Request<'_>,

@@ -73,7 +73,7 @@ impl<'a> Discovered<'a> {
 }
 
 impl Discovery<'_> {
-    /// The return addresses of each body's calls. `wish` are those of procedures that need no particular ones.
+    /// The return addresses of each body's calls. `wish` applies to procedures whose return addresses nothing reads.
     fn returns(&self, described: &Described, wish: Returns) -> Vec<Returns> {
         let of_body = |(i, seed): (usize, &Seed)| match seed.is_go {
             true => Returns::New,

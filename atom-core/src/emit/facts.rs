@@ -110,7 +110,8 @@ impl Places {
 
 impl Facts {
     /// The facts of a process of these objects, whose interpreter has the number `starter`. `named` is the path by which
-    /// the program is run, `link` a symbolic link to its original, and `version` that of the tool's interface.
+    /// the program is run, `link` a symbolic link to its original, and `version` the version of the interface for which the
+    /// tool was built.
     pub fn of_process(
         members: &[Member<'_>],
         starter: usize,

@@ -42,7 +42,7 @@ enum Window {
 /// Contents of a part.
 enum Part<'a> {
     Bytes(Cow<'a, [u8]>),
-    /// Bytes of the original file, which have the same offset there.
+    /// A range of the original file, in bytes. It is written to the same offset of the output file.
     Original(&'a Image, Range<usize>),
     Text(NewText<'a>),
 }

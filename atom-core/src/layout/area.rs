@@ -165,8 +165,8 @@ impl Area {
     }
 
     /// The area as a library sees it that is added to the running process: everything is where it was, but the
-    /// library has a table of routines and facts of its own. `start` is where the library's data begins; the data in
-    /// `sizes` is that of all calls.
+    /// library has a table of routines and facts of its own. `start` is the address at which the library's data
+    /// begins. `sizes` counts the data of all calls in bytes: of those that the process had, and of the library's.
     pub fn with_library(
         &self,
         analysis: &AnalysisImage,

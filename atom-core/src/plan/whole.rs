@@ -70,7 +70,7 @@ impl Plan {
 }
 
 impl Whole {
-    /// The plans of so many objects without calls.
+    /// Makes empty plans for `objects` objects, to which a tool adds no calls.
     pub fn without_calls(objects: usize) -> Self {
         Self {
             plans: (0..objects).map(|_| Plan::default()).collect(),
