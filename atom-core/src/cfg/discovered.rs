@@ -73,7 +73,8 @@ impl<'a> Discovered<'a> {
 }
 
 impl Discovery<'_> {
-    /// The return addresses of each body's calls. `wish` applies to procedures whose return addresses nothing reads.
+    /// Says for each body whether its calls push return addresses of the new text or of the original. `wish` is the choice
+    /// for bodies that work with both.
     fn returns(&self, described: &Described, wish: Returns) -> Vec<Returns> {
         let of_body = |(i, seed): (usize, &Seed)| match seed.is_go {
             true => Returns::New,
