@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
-use atom_tool::Repeat;
 use atom_tool::prelude::*;
+use atom_tool::{Repeat, Uninterrupted};
 
 /// Numbers of a text: index of its object, address in the file, offset in the file, size in bytes.
 const NUMBERS: usize = 4;
@@ -77,8 +77,11 @@ fn load(pc: u64, address: u64, size: u64, count: u64) {
         let changed = now.iter().zip(then).position(|(now, then)| now != then);
         if let Some(first) = changed {
             CHANGED.fetch_add(1, Relaxed);
-            let mut found = FOUND.lock().unwrap_or_else(|e| e.into_inner());
-            found.insert((pc, place.0 + first as u64));
+            // The set needs more of a stack than the program's may have. Only this rare work goes to another.
+            Uninterrupted::run(|_| {
+                let mut found = FOUND.lock().unwrap_or_else(|e| e.into_inner());
+                found.insert((pc, place.0 + first as u64));
+            });
         }
     }
 }
