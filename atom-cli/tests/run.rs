@@ -601,12 +601,20 @@ fn libraries_are_instrumented_when_they_are_opened() {
         "{said}"
     );
     std::fs::remove_dir_all(runs.cache()).unwrap();
-    // When it is opened, and in the next run from the start.
+    // When it is opened; the next run finds that in the cache. What is made again has it from the start.
     let (first, said) = report(&[]);
     assert!(!said.contains("not instrumented"), "{said}");
     let first = first.expect("a row of the library");
     let count = |row: &str| row.split_whitespace().next().unwrap().replace(',', "");
     assert!(count(&first).parse::<u64>().unwrap() > 10_000, "{first}");
-    let (second, _) = report(&[]);
-    assert_eq!(count(&second.expect("a row of the library")), count(&first));
+    let entries = || {
+        std::fs::read_dir(runs.cache().join("atom/entries"))
+            .unwrap()
+            .count()
+    };
+    for (options, made) in [(&[][..], 1), (&["--fresh"], 2), (&[], 2)] {
+        let (row, _) = report(options);
+        assert_eq!(count(&row.expect("a row of the library")), count(&first));
+        assert_eq!(entries(), made, "entries after a run with {options:?}");
+    }
 }

@@ -10,9 +10,10 @@ use atom_core::{Error, Result};
 
 use super::identity::{Identity, stamp};
 use super::program::Program;
+use super::remembered::{self, List};
 use super::shortcut::{Found, Shortcut, Stamps};
 use super::store::{Entry, Store};
-use super::{Arguments, closure, record, remembered};
+use super::{Arguments, closure, record};
 use crate::driver::{ORIGINAL, late};
 use crate::job::{self, Answer, Job, Word};
 use crate::{debuginfod, find, source};
@@ -87,9 +88,20 @@ impl<'a> Wish<'a> {
                 _ => {}
             }
         }
-        let parts = Parts::find(self, program, store)?;
-        let stamps = parts.stamps(self, program, store)?;
-        let name = parts.name(self, program, store)?;
+        let known = |lists: &[List]| {
+            let parts = Parts::find(self, program, store, lists)?;
+            let stamps = parts.stamps(self, program, store)?;
+            let name = parts.name(self, program, store)?;
+            Ok((parts, stamps, name))
+        };
+        let (mut parts, mut stamps, mut name) = known(&[List::Missed, List::Added])?;
+        if store.get(&name).is_none() && !self.arguments.fresh {
+            // The entry to which libraries were added need not be made again to have them from its start.
+            let before = known(&[List::Missed])?;
+            if store.get(&before.2).is_some() {
+                (parts, stamps, name) = before;
+            }
+        }
         if self.arguments.fresh {
             store.remove(&name)?;
         }
@@ -201,7 +213,7 @@ struct Parts {
     file: PathBuf,
     /// The objects that it loads at its start.
     libraries: Vec<PathBuf>,
-    /// Libraries that earlier runs loaded later.
+    /// Libraries that earlier runs opened while they ran.
     later: Vec<PathBuf>,
     /// Its libraries are instrumented too.
     is_whole: bool,
@@ -210,14 +222,17 @@ struct Parts {
 }
 
 impl Parts {
-    fn find(wish: &Wish<'_>, program: &Program, store: &Store) -> Result<Self> {
+    fn find(wish: &Wish<'_>, program: &Program, store: &Store, known: &[List]) -> Result<Self> {
         const DOING: &str = "finding the program to run";
         let file = std::fs::canonicalize(&program.file)
             .map_err(|e| Error::new(DOING, e.to_string()).file(&program.file))?;
         let libraries = libraries(&file)?;
+        let later = known
+            .iter()
+            .flat_map(|list| remembered::get(store, &program.file, *list));
         let mut parts = Self {
             is_whole: !wish.arguments.own && !libraries.is_empty(),
-            later: remembered::get(store, &program.file),
+            later: later.collect(),
             file,
             libraries,
             separate: Vec::new(),
@@ -242,7 +257,7 @@ impl Parts {
     /// The files that decide which entry is the right one.
     fn stamps(&self, wish: &Wish<'_>, program: &Program, store: &Store) -> Result<Stamps> {
         let command = Identity::command()?;
-        let remembered = remembered::file(store, &program.file);
+        let remembered = remembered::file(store, &program.file, List::Missed);
         let some = [&command, &self.file, &program.file, &wish.tool, &remembered];
         let others = self.libraries.iter().chain(&wish.arguments.choices.with);
         let others = others.chain(&self.later).chain(&self.separate);

@@ -37,6 +37,7 @@ use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
 use record::Record;
+use remembered::List;
 use store::Store;
 use viewer::report;
 use watch::{Asking, Wishes};
@@ -300,14 +301,17 @@ impl Later {
     fn remember(processes: &Processes, store: &Store) -> Self {
         let mut later = Self::default();
         for (program, loaded) in processes.loaded() {
-            let before = remembered::get(store, program);
+            let before = remembered::get(store, program, List::Missed);
             let (known, new): (Vec<_>, Vec<_>) =
                 loaded.iter().cloned().partition(|l| before.contains(l));
             later.known.extend(known);
             later.new.extend(new);
         }
-        for (program, loaded) in processes.loaded().chain(processes.added()) {
-            remembered::add(store, program, loaded);
+        for (program, loaded) in processes.loaded() {
+            remembered::add(store, program, List::Missed, loaded);
+        }
+        for (program, added) in processes.added() {
+            remembered::add(store, program, List::Added, added);
         }
         later
     }

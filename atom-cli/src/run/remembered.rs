@@ -2,8 +2,8 @@
 //!
 //! `ld.so --list` names the libraries that a program has from its start. Those that it loads later
 //! (`dlopen`) show when it runs: the runtime notes what its loader opens and does not find instrumented. The
-//! list of each program is kept in the cache's folder `remembered`, in a file named by a digest of the
-//! program's path. It is a hint only: what is not there any more is left out.
+//! lists of each program are kept in the cache's folder `remembered`, in files named by a digest of the
+//! program's path. They are hints only: what is not there any more is left out.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,33 +16,47 @@ use super::store::Store;
 /// Number of libraries that are remembered for one program at most.
 const MOST: usize = 512;
 
+/// What became of the libraries of a list.
+#[derive(Clone, Copy)]
+pub enum List {
+    /// They ran as they are: only an entry that is made with them has them.
+    Missed,
+    /// They were instrumented when they were opened. The entry of that run finds them again in some milliseconds each;
+    /// an entry that is made later has them from its start.
+    Added,
+}
+
 /// The file of a program's list.
-pub fn file(store: &Store, program: &Path) -> PathBuf {
+pub fn file(store: &Store, program: &Path, list: List) -> PathBuf {
+    let word = match list {
+        List::Missed => "remembered",
+        List::Added => "added",
+    };
     let mut identity = Identity::new(store.digests());
-    identity.add_words("remembered", &[program.display().to_string()]);
+    identity.add_words(word, &[program.display().to_string()]);
     store.folder().join("remembered").join(identity.name())
 }
 
 /// The libraries that are remembered and still there.
-pub fn get(store: &Store, program: &Path) -> Vec<PathBuf> {
-    let text = fs::read(file(store, program)).unwrap_or_default();
+pub fn get(store: &Store, program: &Path, list: List) -> Vec<PathBuf> {
+    let text = fs::read(file(store, program, list)).unwrap_or_default();
     let lines = text.split(|b| *b == b'\n').filter(|line| !line.is_empty());
     let paths = lines.map(|line| PathBuf::from(OsStr::from_bytes(line)));
     paths.filter(|path| is_library(path)).collect()
 }
 
 /// Adds libraries. What cannot be written is not remembered.
-pub fn add(store: &Store, program: &Path, libraries: &[PathBuf]) {
+pub fn add(store: &Store, program: &Path, list: List, libraries: &[PathBuf]) {
     if libraries.is_empty() {
         return;
     }
-    let mut all = get(store, program);
+    let mut all = get(store, program, list);
     for library in libraries.iter().filter(|path| is_library(path)) {
         if !all.contains(library) && all.len() < MOST {
             all.push(library.clone());
         }
     }
-    let file = file(store, program);
+    let file = file(store, program, list);
     let text: Vec<u8> = (all.iter())
         .flat_map(|path| [path.as_os_str().as_bytes(), b"\n"].concat())
         .collect();
