@@ -308,6 +308,16 @@ fn finds_jump_tables_that_are_longer() {
     let rewritten = Rewritten::misunderstood(&file, &nothing, None, &forget).unwrap();
     let error = rewritten.check(&rewritten.output).unwrap_err();
     assert!(error.reason.contains("entries are known"), "{error}");
+    // Its second entry is taken for the first of another table.
+    let overlap = |cfg: &mut Cfg| {
+        let mut other = cfg.jump_tables[0].clone();
+        other.table += u64::from(other.entry_size);
+        other.relative_to = Some(other.table);
+        cfg.jump_tables.push(other);
+    };
+    let rewritten = Rewritten::misunderstood(&file, &nothing, None, &overlap).unwrap();
+    let error = rewritten.check(&rewritten.output).unwrap_err();
+    assert!(error.reason.contains("in the table at"), "{error}");
 }
 
 /// A jump over a prefix leads into the middle of an instruction, which is right. A pointer alone may not.

@@ -93,6 +93,7 @@ programs! {
     unwind_c: "unwind.c",
     unwinding_c: "unwinding.c",
     traps_c: "traps.c",
+    masktable_s: "masktable.S",
     twotables_s: "twotables.S",
     unfound_s: "unfound.S",
     unreachable_c: "unreachable.c",

@@ -73,6 +73,7 @@ programs! {
     threads_c: "threads.c",
     thrown_cc: "thrown.cc",
     traps_c: "traps.c",
+    masktable_s: "masktable.S",
     twotables_s: "twotables.S",
     unfound_s: "unfound.S",
     unreachable_c: "unreachable.c",

@@ -31,6 +31,9 @@ const MAX_ROUNDS_OF_PIECES: usize = 1000;
 /// Size in bytes from which on a procedure without a known end may be several procedures.
 const LARGE: usize = 4096;
 
+/// Number of bytes between the end of one procedure and the start of the next at most, where compilers align procedures.
+const MOST_PADDING: usize = 16;
+
 /// Numbers of entries taken of tables of unknown size, step by step: the code to which they
 /// lead may tell where the next table starts.
 /// If a step were too long, entries of the next table would be taken for entries of this one
@@ -336,11 +339,15 @@ impl<'a> Discovery<'a> {
     }
 
     /// Guesses the data addresses to which the code refers that control reaches only through tables whose sizes are not
-    /// known: decodes all bytes of the procedures with such tables, one instruction after the other.
+    /// known: decodes all bytes of the procedures with such tables, and of those with bytes that were not reached, one
+    /// instruction after the other. A table of one part of a procedure may lead to a part that is elsewhere.
     fn guess_refs(&mut self) {
         let image = self.image;
+        if !self.bodies.par_iter().any(|body| body.has_open_tables()) {
+            return;
+        }
         let bodies = self.bodies.par_iter().with_max_len(AT_ONCE);
-        let open = bodies.filter(|b| b.has_open_tables());
+        let open = bodies.filter(|b| b.has_open_tables() || b.not_reached() > MOST_PADDING);
         let found: Vec<u64> = open.flat_map_iter(|b| addresses_in(image, b)).collect();
         for address in found {
             self.guessed_refs.insert(address);

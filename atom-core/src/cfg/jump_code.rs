@@ -23,17 +23,17 @@ pub(super) struct TableUse {
     pub relative_to: Option<u64>,
     /// Address of a table of bytes whose values are the indices, if there is one.
     pub bytes: Option<u64>,
-    /// Number of entries, if the code tells it.
+    /// Number of entries, if the code tells something of it.
     pub bound: Option<Bound>,
 }
 
 /// Number of entries of a table, by the code before the jump.
 #[derive(Clone, Copy)]
-pub(super) struct Bound {
-    /// The number.
-    pub count: u32,
-    /// True if each entry is used. False for a masked index: the compiler may know that it never has some values.
-    pub is_exact: bool,
+pub(super) enum Bound {
+    /// By a comparison.
+    Exact(u32),
+    /// By a mask of the index, which may never have some of its values.
+    AtMost(u32),
 }
 
 /// The instructions before `at`, nearest first, with their addresses.
@@ -167,10 +167,7 @@ fn of_addresses(image: &Image, body: &Body, at: usize, load: &Instruction) -> Ta
 fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<Bound> {
     let exact = |count: u64| {
         let count = u32::try_from(count).ok().filter(|n| *n <= 1 << 20)?;
-        Some(Bound {
-            count,
-            is_exact: true,
-        })
+        Some(Bound::Exact(count))
     };
     let mut index = load.memory_index().full_register();
     let mut memory = None;
@@ -208,10 +205,7 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
             Mnemonic::And if writes(&i, index) => {
                 let mask = constant(&i)?;
                 let count = u32::try_from(mask.checked_add(1)?).ok()?;
-                return (count.is_power_of_two() && count <= 256).then_some(Bound {
-                    count,
-                    is_exact: false,
-                });
+                return (count.is_power_of_two() && count <= 256).then_some(Bound::AtMost(count));
             }
             _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
                 (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {

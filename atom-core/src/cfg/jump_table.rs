@@ -6,7 +6,8 @@
 //! and the comparison before it gives the number of entries. If the bound is not
 //! found, entries are taken while they lead to plausible code and up to the
 //! next byte to which any code refers: perhaps too many (an extra leader does
-//! no harm), never too few.
+//! no harm), never too few. The mask of an index is no more than an upper bound: the compiler leaves out
+//! entries at the end for values that it knows the index never to have, and another table follows.
 //!
 //! Entries may also be relative to a label of the code (`cfg/jump_base.rs`).
 //!
@@ -16,7 +17,7 @@
 //! by chance.
 
 use super::addresses::Addresses;
-use super::jump_code::{JumpForm, dissect, form_of};
+use super::jump_code::{Bound, JumpForm, dissect, form_of};
 use super::reaching::Reaching;
 use super::traverse::{Body, Ref, mark};
 use crate::image::Image;
@@ -37,7 +38,8 @@ pub struct FoundTable {
     pub relative_to: Option<u64>,
     /// Targets, in the order of the entries.
     pub targets: Vec<u64>,
-    /// True if the code before the jump, or the table of indices, tells a larger number of entries than could be read.
+    /// True if there may be more entries: the code before the jump, or the table of indices, tells a larger number than could
+    /// be read, or the next entry leads into the procedure, to what is not taken for code.
     pub is_short: bool,
 }
 
@@ -103,29 +105,39 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             continue;
         };
         let table = use_.table.and_then(|table| {
-            let bounded_candidate = Candidate {
+            let (exact, most) = match use_.bound {
+                Some(Bound::Exact(count)) => (Some(count), count),
+                Some(Bound::AtMost(count)) => (None, count),
+                None => (None, u32::MAX),
+            };
+            let candidate = Candidate {
                 table,
                 entry_size: use_.entry_size,
                 relative_to: use_.relative_to,
-                bound: use_.bound.map(|bound| bound.count),
+                exact,
+                most,
                 is_known: true,
             };
-            let mut targets = Vec::new();
-            if use_.bound.is_some() {
-                targets = bounded_candidate.targets(image, body, around, &mut depends);
+            let mut read = Targets::default();
+            if exact.is_some() {
+                read = candidate.targets(image, body, around, &mut depends);
             }
+            let targets = &read.targets;
             bounded &= !targets.is_empty();
             depends.is_limited |= targets.is_empty() && around.unbounded_limit == 0;
             if targets.is_empty() && around.unbounded_limit > 0 {
+                let most = exact.map_or(most, |_| u32::MAX);
+                let exact = None;
                 let candidate = Candidate {
-                    bound: None,
-                    ..bounded_candidate
+                    exact,
+                    most,
+                    ..candidate
                 };
-                targets = candidate.targets(image, body, around, &mut depends);
+                read = candidate.targets(image, body, around, &mut depends);
             }
-            let is_short = use_
-                .bound
-                .is_some_and(|b| b.is_exact && targets.len() < b.count as usize)
+            let Targets { targets, is_short } = read;
+            let is_short = is_short
+                || exact.is_some_and(|count| targets.len() < count as usize)
                 || use_.bytes.is_some_and(|bytes| {
                     targets.len() <= largest_index(image, around.data_refs, bytes)
                 });
@@ -159,10 +171,11 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             table,
             entry_size: 4,
             relative_to: Some(table),
-            bound: None,
+            exact: None,
+            most: u32::MAX,
             is_known: false,
         };
-        let targets = candidate.targets(image, body, around, &mut depends);
+        let Targets { targets, .. } = candidate.targets(image, body, around, &mut depends);
         if !targets.is_empty() {
             found.push(FoundTable {
                 jump: None,
@@ -205,6 +218,15 @@ fn largest_index(image: &Image, data_refs: &Addresses, bytes: u64) -> usize {
     read.iter().copied().max().map_or(usize::MAX, usize::from)
 }
 
+/// What was read of a table.
+#[derive(Default)]
+struct Targets {
+    /// The targets, in the order of the entries.
+    targets: Vec<u64>,
+    /// True if the next entry leads into the procedure as well, but to what cannot be code beside the code that is known.
+    is_short: bool,
+}
+
 /// What may be a table.
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -215,7 +237,9 @@ struct Candidate {
     /// Address that is added to an entry, if entries are no addresses.
     relative_to: Option<u64>,
     /// Number of entries, if the code tells it.
-    bound: Option<u32>,
+    exact: Option<u32>,
+    /// Largest number of entries, by the values that the index may have.
+    most: u32,
     /// A jump was seen to use the table.
     is_known: bool,
 }
@@ -230,17 +254,17 @@ impl Candidate {
         self.relative_to.unwrap_or(0).wrapping_add_signed(offset)
     }
 
-    /// The targets to which the entries lead. Empty if there can be no table. Adds to what that depends on.
+    /// The targets to which the entries lead. None if there can be no table. Adds to what that depends on.
     fn targets(
         &self,
         image: &Image,
         body: &Body,
         around: &Surroundings,
         depends: &mut Dependencies,
-    ) -> Vec<u64> {
+    ) -> Targets {
         let size = usize::from(self.entry_size);
-        let (table, bound) = (self.table, self.bound);
-        let limit = match bound {
+        let (table, exact) = (self.table, self.exact);
+        let limit = match exact {
             Some(count) => table.saturating_add(size as u64 * u64::from(count)),
             None => [around.data_refs, around.guessed_refs]
                 .iter()
@@ -248,15 +272,19 @@ impl Candidate {
                 .min()
                 .unwrap_or(u64::MAX),
         };
-        let mut targets = Vec::with_capacity(bound.map_or(8, |count| (count as usize).min(256)));
+        let mut targets = Vec::with_capacity(exact.map_or(8, |count| (count as usize).min(256)));
         // Number of entries before the first target that lead past the procedure's end.
         let mut dead = 0;
+        let mut is_short = false;
         let entries = image.rest_at(table).unwrap_or_default().chunks_exact(size);
         for (i, entry) in entries.enumerate() {
             if table + (size * (i + 1)) as u64 > limit {
                 break;
             }
-            if bound.is_none() && i >= around.unbounded_limit {
+            if i >= self.most as usize {
+                break;
+            }
+            if exact.is_none() && i >= around.unbounded_limit {
                 depends.is_limited = true;
                 break;
             }
@@ -278,7 +306,8 @@ impl Candidate {
                 // part looks like a procedure of its own. Without other evidence the first entry
                 // decides which procedure the table belongs to.
                 (self.is_known || !targets.is_empty()) && {
-                    let part = (around.other_part)(body, target, bound.is_some());
+                    let is_certain = self.most != u32::MAX;
+                    let part = (around.other_part)(body, target, is_certain);
                     if part != Elsewhere::Code {
                         depends.outside.push(target);
                     }
@@ -287,21 +316,22 @@ impl Candidate {
             };
             if is_plausible {
                 targets.push(target);
-            } else if bound.is_some() {
+            } else if exact.is_some() {
                 // The bound or the table is not what it seems.
-                return Vec::new();
+                return Targets::default();
             } else {
+                is_short = body.contains(target);
                 break;
             }
         }
-        if bound.is_none() && !targets.is_empty() {
+        if exact.is_none() && !targets.is_empty() {
             let size = (size * (dead + targets.len())) as u64;
             depends.uncut.push((table + 1, table + size - 1));
         }
         if let Some(first) = targets.first().copied() {
             targets.splice(0..0, std::iter::repeat_n(first, dead));
         }
-        targets
+        Targets { targets, is_short }
     }
 }
 

@@ -364,6 +364,12 @@ impl Body {
         self.changes += 1;
     }
 
+    /// Number of bytes in which no instruction is known.
+    pub(super) fn not_reached(&self) -> usize {
+        let is_code = |m: &&u8| **m & (mark::START | mark::INSIDE) != 0;
+        self.marks.len() - self.marks.iter().filter(is_code).count()
+    }
+
     /// One past the last address that an instruction covers.
     pub fn code_end(&self) -> u64 {
         let covered = self

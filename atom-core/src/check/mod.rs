@@ -75,9 +75,10 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
 /// Judges the jump tables of procedures that move.
 fn jump_tables(subject: &Subject<'_>, references: &[u64]) -> Result<()> {
     let (image, cfg) = (subject.image(), subject.cfg());
+    let places = tables::places(cfg);
     cfg.jump_tables.par_iter().try_for_each(|table| {
         let proc = cfg.block(cfg.block_of(table.jump)).proc;
-        tables::judge(image, cfg, table, references).map_err(|complaint| {
+        tables::judge(image, cfg, table, (&places, references)).map_err(|complaint| {
             Error::new(DOING, complaint)
                 .file(&image.path)
                 .address(cfg.inst_pc(table.jump))

@@ -14,15 +14,29 @@ use crate::x86::{ControlFlow, Instruction, Mnemonic, OpKind};
 /// Number of instructions between the comparison and the load at most.
 const BETWEEN: usize = 24;
 
-/// Judges one table. `references` are all addresses to which anything refers, in order.
+/// Addresses of all relative tables, each with the address to which its entries are relative, in order.
+pub fn places(cfg: &Cfg) -> Vec<(u64, u64)> {
+    let relative = |table: &JumpTable| Some((table.table, table.relative_to?));
+    let mut places: Vec<_> = cfg.jump_tables.iter().filter_map(relative).collect();
+    places.sort_unstable();
+    places
+}
+
+/// Judges one table. `places` are those of all tables, and `references` all addresses to which anything refers, in order.
 pub fn judge(
     image: &Image,
     cfg: &Cfg,
     table: &JumpTable,
-    references: &[u64],
+    (places, references): (&[(u64, u64)], &[u64]),
 ) -> Result<(), Complaint> {
     let reader = Reader { image, cfg, table };
     let known = u64::from(table.entries);
+    if let Some(other) = reader.other_within(known, places) {
+        return Err(format!(
+            "the jump table at {:#x} has {known} entries, the last of them in the table at {other:#x}",
+            table.table
+        ));
+    }
     let all = match reader.bound() {
         Some(count) => count.max(known),
         None => known + u64::from(reader.goes_on(known, references)),
@@ -72,8 +86,18 @@ impl Reader<'_> {
         self.table.targets.binary_search(&target).is_ok() || target == proc.end
     }
 
-    /// True if what is after the last known entry is another one, as far as can be seen: it leads to a block of the
-    /// procedure to which nothing but a table can lead, and nothing refers to its place.
+    /// The table of another jump that begins in the first `known` entries, if its entries are relative to another address.
+    fn other_within(&self, known: u64, places: &[(u64, u64)]) -> Option<u64> {
+        let start = self.table.table;
+        let end = start + u64::from(self.table.entry_size) * known;
+        let first = places.partition_point(|place| place.0 <= start);
+        let mut within = places[first..].iter().take_while(|place| place.0 < end);
+        let is_other = |place: &&(u64, u64)| Some(place.1) != self.table.relative_to;
+        within.find(is_other).map(|place| place.0)
+    }
+
+    /// True if what is after the last known entry is another one, as far as can be seen: it leads into the procedure, and
+    /// nothing refers to its place.
     fn goes_on(&self, known: u64, references: &[u64]) -> bool {
         let size = u64::from(self.table.entry_size);
         let start = self.table.table;
@@ -82,9 +106,9 @@ impl Reader<'_> {
         if first_in(references, start + 1, end + size).is_some() || section(start) != section(end) {
             return false;
         }
-        let proc = self.cfg.block(self.cfg.block_of(self.table.jump)).proc;
-        let block = self.target(known).and_then(|t| self.cfg.block_at(t));
-        block.is_some_and(|b| self.cfg.block(b).proc == proc)
+        let block = self.cfg.block(self.cfg.block_of(self.table.jump));
+        let proc = self.cfg.proc(block.proc);
+        (self.target(known)).is_some_and(|target| (proc.start..proc.end).contains(&target))
     }
 
     /// Number of entries by a comparison in front of the load.
