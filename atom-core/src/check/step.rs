@@ -94,6 +94,12 @@ impl Writes {
 pub struct KnownWrites(Memo<Writes>);
 
 impl KnownWrites {
+    /// True if an instruction may change what leads to a caller: memory, rsp, registers that a callee keeps.
+    pub fn may_move_frame(&mut self, (instruction, bytes): (&Instruction, &[u8])) -> bool {
+        let writes = self.of(instruction, bytes);
+        writes.memory || writes.registers.intersects(RegSet::CALLEE_SAVED)
+    }
+
     fn of(&mut self, instruction: &Instruction, bytes: &[u8]) -> Writes {
         let inst = Inst {
             offset: 0,

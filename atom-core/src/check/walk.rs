@@ -193,12 +193,14 @@ impl Paths {
         self.end();
     }
 
-    /// Control comes to the next instruction, or back from shared code.
-    fn go_on(&mut self, to: Place) {
-        match self.target(to) {
-            Ok(_) => self.jump(to),
-            Err(_) => self.place = to,
+    /// Control comes to the next instruction, or back from shared code. False if another path is followed now.
+    fn go_on(&mut self, to: Place) -> bool {
+        let is_target = self.target(to).is_ok();
+        match is_target {
+            true => self.jump(to),
+            false => self.place = to,
         }
+        !is_target
     }
 }
 
@@ -335,6 +337,8 @@ impl Walker<'_> {
         let mut arrived = Arrived::default();
         let mut decoding = Decoding::new(self.memory);
         let outermost = paths.place.depth;
+        // True if the instruction before has changed nothing by which frames are found.
+        let mut has_kept_frame = false;
         while !paths.done {
             let place = paths.place;
             if let Way::To(goal) = way
@@ -346,7 +350,14 @@ impl Walker<'_> {
                 paths.end();
                 continue;
             }
-            self.look(place, way, &paths.state, watch)?;
+            let is_as_before = std::mem::take(&mut has_kept_frame)
+                && watch
+                    .frames
+                    .as_ref()
+                    .is_some_and(|f| f.is_as_before(place.pc));
+            if !is_as_before {
+                self.look(place, way, &paths.state, watch)?;
+            }
             arrived.steps += 1;
             if arrived.steps > MOST_STEPS {
                 return Err("does not come to its end".into());
@@ -359,7 +370,8 @@ impl Walker<'_> {
                     let state = &mut paths.state;
                     step::step(state, (instruction, bytes), &self.borders, watch.writes)
                         .map_err(at)?;
-                    paths.go_on(next);
+                    let keeps_frame = !watch.writes.may_move_frame((instruction, bytes));
+                    has_kept_frame = paths.go_on(next) && keeps_frame;
                 }
                 FlowControl::UnconditionalBranch => {
                     paths.jump(place.at(instruction.near_branch_target()));
@@ -409,7 +421,7 @@ impl Walker<'_> {
                             arrived.come(&paths.state);
                             paths.end();
                         }
-                        false => paths.go_on(back),
+                        false => _ = paths.go_on(back),
                     }
                 }
                 _ => return Err(at("must not stand in inserted code".into())),

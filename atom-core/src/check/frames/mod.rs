@@ -65,6 +65,10 @@ pub struct Frames<'a> {
     compared: Option<((u64, Row<'a>), Caller<'static>)>,
     undescribed: Vec<(u64, u64)>,
     areas: landing::Areas<'a>,
+    /// The end of the row that was compared last.
+    end: u64,
+    /// Addresses of the row of the last place that was judged, if it was the usual case and outside of shared code.
+    usual: std::ops::Range<u64>,
 }
 
 /// What frame descriptions must say at a point of the original and in the code inserted there.
@@ -99,6 +103,8 @@ impl<'a> Frames<'a> {
             compared: None,
             undescribed: tables.undescribed.clone(),
             areas: landing::Areas::default(),
+            end: 0,
+            usual: 0..0,
         }
     }
 
@@ -195,6 +201,7 @@ impl<'a> Frames<'a> {
         let Some(row) = self.output.row(code, &mut self.book) else {
             return false;
         };
+        self.end = row.end();
         let has_lost_rbp = lost.has(RBP);
         let lost = lost.without(self.book.registers(&row));
         if !lost.is_empty() && KEPT.iter().any(|r| lost.has(*r) && expected.is_live(*r)) {
@@ -211,7 +218,7 @@ impl<'a> Frames<'a> {
         };
         let mut each = expected.rows.iter().flatten();
         found.is_some_and(|frame| {
-            each.any(|(_, original)| self.book.finds_same(&row, original, frame))
+            each.any(|(_, original)| self.book.finds_same(&row, original, frame, state.written()))
         })
     }
 
@@ -274,9 +281,8 @@ impl<'a> Frames<'a> {
             let row = frames.output.row(address, &mut frames.book);
             let mut each = expected.rows.iter().flatten();
             row.is_some_and(|row| match row.cfa {
-                Cfa::Register(by, n) => {
-                    each.any(|(_, original)| frames.book.finds_same(&row, original, (by, n)))
-                }
+                Cfa::Register(by, n) => each
+                    .any(|(_, original)| frames.book.finds_same(&row, original, (by, n), written)),
                 _ => false,
             })
         };
@@ -295,14 +301,24 @@ impl<'a> Frames<'a> {
         around: &[u64],
         state: &State,
     ) -> Result<(), Complaint> {
+        self.usual = 0..0;
         if expected.is_empty() {
             return Ok(());
         }
         if self.is_plain(expected, address, around, state) {
+            if around.is_empty() {
+                self.usual = address..self.end;
+            }
             debug_assert_eq!(self.judge(expected, address, around, state), Ok(()));
             return Ok(());
         }
         self.judge(expected, address, around, state)
+    }
+
+    /// True if an address is described as the place that was judged last, which was right, if nothing but registers
+    /// that a callee may change has changed on the way from there.
+    pub fn is_as_before(&self, address: u64) -> bool {
+        self.usual.contains(&address)
     }
 
     /// As [`Self::look`], by all that the row finds.
@@ -357,12 +373,15 @@ fn word(state: &State, (base, at): Rsp, by: i64) -> Option<Value> {
 
 /// The registers that a callee keeps and that do not have their values, without rbp if its value is in a frame.
 pub fn lost(state: &State, has_rbp: bool) -> Lost {
-    let is_lost = |register: &&u16| {
-        let number = HARDWARE[usize::from(**register)];
+    let mut lost = Lost::default();
+    for register in KEPT {
+        let number = HARDWARE[usize::from(register)];
         let is_own = state.gprs[usize::from(number)] == Value::Sum(number, 0);
-        !(is_own || number == RBP_NUMBER && has_rbp)
-    };
-    KEPT.iter().filter(is_lost).map(|r| Lost::of(*r)).sum()
+        if !is_own && !(number == RBP_NUMBER && has_rbp) {
+            lost = lost.with(register);
+        }
+    }
+    lost
 }
 
 /// True if a row finds something by a register that inserted code has changed: it may use any register that is dead, or

@@ -11,6 +11,7 @@ use gimli::{
 use rustc_hash::FxHashMap;
 
 use crate::check::memory::Memory;
+use crate::check::state::Written;
 use crate::unwind::UnwindTable;
 
 /// The place of a frame.
@@ -51,9 +52,9 @@ pub enum Rule<'a> {
 pub struct Lost(u16);
 
 impl Lost {
-    /// One register; none if it is no general one.
-    pub fn of(register: u16) -> Self {
-        Self(1u16.checked_shl(register.into()).unwrap_or(0))
+    /// These and one more register, if it is a general one.
+    pub fn with(self, register: u16) -> Self {
+        Self(self.0 | 1u16.checked_shl(register.into()).unwrap_or(0))
     }
 
     /// True if there is none.
@@ -63,18 +64,12 @@ impl Lost {
 
     /// True if a register is one of them.
     pub fn has(self, register: u16) -> bool {
-        self.0 & Self::of(register).0 != 0
+        self.with(register) == self
     }
 
     /// Those that are none of the others.
     pub fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
-    }
-}
-
-impl std::iter::Sum for Lost {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        Self(all.fold(0, |sum, one| sum | one.0))
     }
 }
 
@@ -113,7 +108,7 @@ impl<'a> Rulebook<'a> {
             (rules.iter()).try_fold(i64::MAX, |least, rule| Some(least.min(distance(rule)?)));
         self.all.push(Stated {
             rules: rules.into(),
-            registers: rules.iter().map(|rule| Lost::of(rule.0)).sum(),
+            registers: (rules.iter()).fold(Lost::default(), |all, rule| all.with(rule.0)),
             least,
         });
         self.numbers.insert(rules.into(), number);
@@ -137,13 +132,23 @@ impl<'a> Rulebook<'a> {
     }
 
     /// True if the caller is where the other row finds it, which finds its frame `distance` bytes from the register `by`,
-    /// where rsp is as in that row: the rules are the same, and all that is kept is in the frame, not below rsp.
-    pub fn finds_same(&self, row: &Row<'_>, other: &Row<'_>, (by, distance): (u16, i64)) -> bool {
-        let least = || self.all[row.rules.0 as usize].least;
+    /// where rsp is as in that row: the rules are the same, and all that is kept is in the frame, or below rsp where
+    /// nothing was written.
+    pub fn finds_same(
+        &self,
+        row: &Row<'_>,
+        other: &Row<'_>,
+        (by, distance): (u16, i64),
+        written: Written,
+    ) -> bool {
+        let is_whole = |least: i64| {
+            let lowest = least.saturating_add(distance);
+            by != 7 || lowest >= 0 || written.is_none_or(|(from, to)| to <= lowest || from >= 0)
+        };
         other.cfa == Cfa::Register(by, distance)
             && (by == 7 || by == 6)
             && row.rules == other.rules
-            && least().is_some_and(|least| by != 7 || least >= -distance)
+            && self.all[row.rules.0 as usize].least.is_some_and(is_whole)
     }
 
     /// True if a row is one of shared code that keeps the return address below its frame, and nothing else but rbp.
@@ -203,6 +208,13 @@ pub fn operations_of(expression: &[u8]) -> gimli::OperationIter<EndianSlice<'_, 
         version: 4,
     };
     gimli::Expression(EndianSlice::new(expression, LittleEndian)).operations(encoding)
+}
+
+impl Row<'_> {
+    /// The address after the last for which it holds.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
 }
 
 /// How the description of an address is found.
