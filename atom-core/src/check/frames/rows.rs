@@ -320,8 +320,9 @@ pub struct Description {
     pub personality: Option<Personality>,
 }
 
-/// Number of rows from which on a reader forgets all that it keeps. Shared code is called from many procedures, so its
-/// descriptions are used again and again.
+/// Number of rows from which on a reader forgets all that it keeps, unless one description has more than half of them. Shared
+/// code is called from many procedures, so its descriptions are used again and again, and so is a description of 250,000
+/// rows (one procedure of *cargo*), which takes long to read.
 const MOST_ROWS: usize = 1 << 16;
 
 /// A description that was read.
@@ -345,6 +346,8 @@ pub struct Reader<'a> {
     numbers: BTreeMap<u64, usize>,
     /// Number of rows in `kept`.
     rows: usize,
+    /// Number of rows of the largest description in `kept`.
+    largest: usize,
     /// The numbers of the two descriptions that were used last, the last one first.
     last: [usize; 2],
     /// The two rows that were found last, each with the first of its addresses that is known, the last one first.
@@ -362,6 +365,7 @@ impl<'a> Reader<'a> {
             kept: Vec::new(),
             numbers: BTreeMap::new(),
             rows: 0,
+            largest: 0,
             last: [0; 2],
             last_rows: [None; 2],
             near: 0,
@@ -389,12 +393,13 @@ impl<'a> Reader<'a> {
             return Some(*number);
         }
         let read = self.load(address, book)?;
-        if self.rows > MOST_ROWS {
+        if self.rows > MOST_ROWS.max(2 * self.largest) {
             self.kept.clear();
             self.numbers.clear();
-            self.rows = 0;
+            (self.rows, self.largest) = (0, 0);
         }
         self.rows += read.rows.len();
+        self.largest = self.largest.max(read.rows.len());
         self.numbers.insert(read.description.start, self.kept.len());
         self.kept.push(read);
         Some(self.kept.len() - 1)
