@@ -36,6 +36,7 @@ mod memtrace;
 mod mix;
 mod models;
 mod origin;
+mod own;
 mod points;
 mod predict;
 mod random_tools;
