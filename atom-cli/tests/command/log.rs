@@ -1,12 +1,10 @@
 //! Lines that a tool writes while the program runs are whole and come once, whatever the program does
 //! with processes, threads, signals and descriptors.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use common::{Folder, stderr, tool};
+use crate::common::{Folder, stderr, tool};
 
 /// A program that calls `work` with a number for each caller: the parent, its threads, a signal handler, a
 /// child that is forked while threads write, and the parent after all descriptors were closed.

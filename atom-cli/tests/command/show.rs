@@ -1,10 +1,8 @@
 //! Output of `atom show`.
 
-mod common;
-
 use std::process::{Command, Stdio};
 
-use common::Folder;
+use crate::common::Folder;
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -67,7 +65,7 @@ fn json_agrees_with_the_symbol_table() {
 #[test]
 fn one_procedure() {
     let folder = Folder::new();
-    folder.compile("app", common::APP, &["-O1", "-g"]);
+    folder.compile("app", crate::common::APP, &["-O1", "-g"]);
     let shown = json(&folder.atom_ok(&["show", "app", "--proc", "twice", "--json"]));
     let proc = &shown[0];
     let mut next = u64::from_str_radix(&proc["address"].as_str().unwrap()[2..], 16).unwrap();
@@ -196,5 +194,5 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(atom.stdout.take());
     let output = atom.wait_with_output().unwrap();
     assert!(output.status.success());
-    assert_eq!(common::stderr(&output), "");
+    assert_eq!(crate::common::stderr(&output), "");
 }

@@ -1,10 +1,8 @@
 //! Options, each in ATOM's spelling and in the long form, and errors for wrong values.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Folder, stderr, tool};
+use crate::common::{Folder, stderr, tool};
 use object::{Object, ObjectSegment};
 
 /// Loadable segments: address and size, and true if the segment is executable.
@@ -180,8 +178,8 @@ fn the_new_data_starts_where_it_is_wanted() {
 #[test]
 fn addresses_of_32_bits() {
     let folder = Folder::new();
-    folder.compile("app", common::APP, &["-no-pie"]);
-    folder.compile("pie", common::APP, &["-pie", "-fPIE"]);
+    folder.compile("app", crate::common::APP, &["-no-pie"]);
+    folder.compile("pie", crate::common::APP, &["-pie", "-fPIE"]);
     let hello = tool("hello_tool");
     for option in ["-32addr", "--32addr"] {
         folder.atom_ok(&["app", &hello, "-o", "out", option]);
@@ -227,7 +225,7 @@ fn a_shipped_tool_in_each_spelling() {
 #[test]
 fn selections() {
     let folder = Folder::new();
-    folder.compile("app", common::APP, &["-O1", "-g"]);
+    folder.compile("app", crate::common::APP, &["-O1", "-g"]);
     let hello = tool("hello_tool");
     let before = run(&folder, "app");
     let counts = |options: &[&str]| {

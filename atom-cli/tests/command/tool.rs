@@ -1,10 +1,8 @@
 //! Tools: valid tools run, others are refused, and nothing is left behind.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Folder, stderr, tool};
+use crate::common::{Folder, stderr, tool};
 
 #[test]
 fn a_tool_is_called() {

@@ -1,12 +1,10 @@
 //! Tools in C: the example of ATOM's manual, each primitive, the C library of analysis routines, threads, forks and
 //! signals, and what is told of mistakes.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Folder, stderr};
+use crate::common::{Folder, stderr};
 
 /// A source in `tests/tools/c`.
 fn source(name: &str) -> PathBuf {
@@ -97,7 +95,7 @@ fn table(text: &[u8]) -> Vec<[String; 3]> {
 #[test]
 fn the_manuals_example_gives_the_table_of_branch() {
     let folder = folder_with(&["branch.inst.c", "branch.anal.c"]);
-    folder.write("input", include_bytes!("../../Cargo.lock"));
+    folder.write("input", include_bytes!("../../../Cargo.lock"));
     let by_rust =
         "/usr/bin/bzip2 --tool branch -q -o rust/packer -- --format atom --output btaken.out";
     let by_c = "/usr/bin/bzip2 branch.inst.c branch.anal.c -q -o c/packer";
@@ -125,7 +123,7 @@ fn the_manuals_example_gives_the_table_of_branch() {
     }
 
     // The manual's page shows these files.
-    let page = include_str!("../../docs/tools-in-c.md");
+    let page = include_str!("../../../docs/tools-in-c.md");
     for name in ["branch.inst.c", "branch.anal.c"] {
         let text = String::from_utf8(folder.read(name)).unwrap();
         assert!(page.contains(&format!("```c\n{text}```\n")), "{name}");
@@ -183,8 +181,8 @@ fn each_primitive_has_its_c_name() {
         + &std::fs::read_to_string(source("primitives.anal.c")).unwrap()
         + include_str!("c_tools.rs");
     for header in [
-        include_str!("../../include/instrument.h"),
-        include_str!("../../include/atom.h"),
+        include_str!("../../../include/instrument.h"),
+        include_str!("../../../include/atom.h"),
     ] {
         for line in header
             .lines()

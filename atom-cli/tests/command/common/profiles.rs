@@ -1,5 +1,4 @@
 //! Profiles written by hand, of a small program that is compiled for the test.
-#![allow(dead_code)]
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -2,13 +2,11 @@
 //!
 //! The tools are those of the workspace, beside the command: `cargo build --release` builds them.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::runs::{Runs, number, sum, total};
-use common::{APP, stderr};
+use crate::common::runs::{Runs, number, sum, total};
+use crate::common::{APP, stderr};
 use profile::{By, Role, Sum};
 
 #[test]
@@ -271,7 +269,11 @@ fn a_log_of_calls_has_a_profile_that_says_the_same() {
     let output = runs
         .folder
         .atom(&[&to_device[..], &["--", "./app"]].concat());
-    assert!(output.stderr.is_empty(), "{}", common::stderr(&output));
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        crate::common::stderr(&output)
+    );
     assert!(!Path::new("/dev/null.profile").exists());
 }
 
@@ -281,7 +283,11 @@ fn kernels_have_a_profile_that_agrees_with_the_recording() {
     let kernel = ["run", "-q", "--own", "kernel", "--kernel", "twice"];
     let measure = ["--measure", "instructions", "--", "./app"];
     let output = runs.folder.atom(&[&kernel[..], &measure].concat());
-    assert!(output.stderr.is_empty(), "{}", common::stderr(&output));
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        crate::common::stderr(&output)
+    );
     let profile = runs.read("data.profile");
     let value = |column: &str| by_text(&profile, "sections", "section", column)["twice"];
     assert_eq!([value("executions"), value("recorded")], [5.0, 5.0]);
@@ -300,7 +306,7 @@ fn other_formats_of_the_report_leave_the_profile() {
         let tool_words = ["run", "-q", tool, "--format", format, "--output", &output];
         let rest = ["--profile", "f.profile", "--", "./app"];
         let said = runs.folder.atom(&[&tool_words[..], &rest].concat());
-        assert!(said.stderr.is_empty(), "{}", common::stderr(&said));
+        assert!(said.stderr.is_empty(), "{}", crate::common::stderr(&said));
         assert!(!runs.folder.read(&output).is_empty());
         let profile = runs.read("f.profile");
         assert!(profile.tool == tool && profile.tables.iter().any(|t| t.rows > 3));

@@ -1,14 +1,8 @@
 //! The page of a profile in a browser: what it shows is what the profile says.
 
-#[path = "common/browser.rs"]
-mod browser;
-mod common;
-#[path = "common/profiles.rs"]
-mod profiles;
-
-use browser::{browse, drive, is_installed};
-use common::Folder;
-use profiles::Sample;
+use crate::common::Folder;
+use crate::common::browser::{attribute, browse, drive, is_installed};
+use crate::common::profiles::Sample;
 use serde_json::{Value, json};
 
 fn strings(found: &Value, key: &str) -> Vec<String> {
@@ -317,8 +311,8 @@ fn the_address_tells_what_is_shown() {
     };
     let hash = format!("#tab=table-0&theme=dark&proc=0:{}", sample.address("twice"));
     let document = browse(&folder, "page.html", &hash);
-    assert_eq!(browser::attribute(&document, "data-theme"), Some("dark"));
-    assert_eq!(browser::attribute(&document, "data-error"), None);
+    assert_eq!(attribute(&document, "data-theme"), Some("dark"));
+    assert_eq!(attribute(&document, "data-error"), None);
     assert!(document.contains("<h2 id=\"code-name\">twice</h2>"));
 }
 

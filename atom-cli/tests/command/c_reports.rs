@@ -1,11 +1,9 @@
 //! Options, sites, reports and call paths of tools in C: they are what tools in Rust have, and mistakes are told.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Folder, stderr};
+use crate::common::{Folder, stderr};
 
 /// A source in `tests/tools`.
 fn source(name: &str) -> PathBuf {
@@ -238,8 +236,8 @@ fn the_rest_of_reports_and_paths() {
         }
     }
     for header in [
-        include_str!("../../include/atom.report.h"),
-        include_str!("../../include/atom.paths.h"),
+        include_str!("../../../include/atom.report.h"),
+        include_str!("../../../include/atom.paths.h"),
     ] {
         for line in header.lines().filter(|line| !line.starts_with(' ')) {
             let Some((front, _)) = line.split_once('(') else {
@@ -257,7 +255,7 @@ fn the_rest_of_reports_and_paths() {
 
 /// The blocks of C in the manual's page that stand in a chapter, in their order.
 fn sources_of(chapter: &str) -> Vec<&'static str> {
-    let page = include_str!("../../docs/tools-in-c.md");
+    let page = include_str!("../../../docs/tools-in-c.md");
     let (_, rest) = page.split_once(chapter).unwrap();
     let text = rest.split("\n## ").next().unwrap();
     let blocks = text.split("```c\n").skip(1);

@@ -1,14 +1,10 @@
 //! `atom annotate`: counts beside source and instructions.
 
-mod common;
-#[path = "common/profiles.rs"]
-mod profiles;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use common::Folder;
-use profiles::Sample;
+use crate::common::Folder;
+use crate::common::profiles::Sample;
 use serde_json::Value;
 
 /// Counts by address in a text without source lines.
@@ -135,7 +131,7 @@ fn mistakes_have_advice() {
         let output = folder.atom(&[&["annotate"], args].concat());
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stdout.is_empty());
-        common::stderr(&output)
+        crate::common::stderr(&output)
     };
     assert!(fails(&["data.profile", "rou"]).contains("similar names: round, rounded"));
     assert!(fails(&["data.profile", "nothing"]).contains("give an address"));

@@ -1,14 +1,8 @@
 //! The page of `atom arp --html` in a browser: chromium without a window.
 
-#[path = "common/browser.rs"]
-mod browser;
-mod common;
-#[path = "common/recordings.rs"]
-mod recordings;
-
-use browser::{attribute, browse, drive, is_installed};
-use common::Folder;
-use recordings::{Recording, by_hand};
+use crate::common::Folder;
+use crate::common::browser::{attribute, browse, drive, is_installed};
+use crate::common::recordings::{Recording, by_hand};
 
 /// Uses the page: opens and closes the tree, sorts, zooms, searches, changes the set of values.
 const USE_PAGE: &str = r##"

@@ -1,11 +1,9 @@
 //! The commands of docs/cookbook.md answer their questions.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::Folder;
+use crate::common::Folder;
 
 /// The shell blocks of the page, each with the paragraph before it.
 fn blocks(page: &str) -> Vec<(String, String)> {
@@ -45,7 +43,7 @@ fn commands_answer_their_questions() {
             .unwrap();
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),
-            common::stderr(&output),
+            crate::common::stderr(&output),
         );
         assert!(output.status.success(), "{question}\n{block}\n{out}{err}");
         let is_silent = block.contains("--html");

@@ -1,11 +1,9 @@
 //! The first ten minutes: finding tools and their options, tools of one source file, want of memory.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Folder, stderr};
+use crate::common::{Folder, stderr};
 
 /// Runs the command with a cache and a home of its own.
 fn atom(folder: &Folder, args: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -121,7 +119,7 @@ fn a_tools_option_in_the_wrong_place_is_recognised() {
 #[test]
 fn tools_of_one_file_are_compiled_and_kept() {
     let folder = Folder::with_app();
-    let source = include_str!("../../examples/hello-tool/src/lib.rs");
+    let source = include_str!("../../../examples/hello-tool/src/lib.rs");
     folder.write("hello.rs", source);
     let run = ["run", "hello.rs", "--", "./app"];
     let first = atom(&folder, &run, &[]);

@@ -1,14 +1,10 @@
 //! The page of `atom analyze --html` in a browser.
 
-#[path = "common/browser.rs"]
-mod browser;
-mod common;
-
 use std::collections::HashMap;
 use std::process::Command;
 
-use browser::{drive, is_installed};
-use common::Folder;
+use crate::common::Folder;
+use crate::common::browser::{drive, is_installed};
 use serde_json::Value;
 
 /// A second thread, which calls the C library, waits, and works.

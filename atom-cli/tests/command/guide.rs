@@ -1,11 +1,9 @@
 //! The tools of docs/writing-a-tool.md do what the page says. `readme.rs` compares their text with the page's.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Folder, tool};
+use crate::common::{Folder, tool};
 
 /// Instruments the program `app` with a tool of the page, or with *icount*, and runs it with variables of the environment, at
 /// the same addresses each time: the C library's start executes a few instructions more or less by where the stack lies.
@@ -22,7 +20,7 @@ fn run(folder: &Folder, name: &str, options: &[&str], variables: &[(&str, &str)]
     command.arg("-R").arg(folder.join("out"));
     command.current_dir(folder.path());
     let output = command.envs(variables.iter().copied()).output().unwrap();
-    assert_eq!(common::stderr(&output), "", "{name}");
+    assert_eq!(crate::common::stderr(&output), "", "{name}");
     output
 }
 

@@ -1,5 +1,4 @@
 //! Pages in a browser: chromium without a window.
-#![allow(dead_code)]
 
 use std::process::Command;
 

@@ -1,14 +1,10 @@
 //! `atom arp`: output for data files whose sums are computed by hand.
 
-mod common;
-#[path = "common/recordings.rs"]
-mod recordings;
-
 use std::process::Command;
 
+use crate::common::recordings::{Recording, by_hand};
+use crate::common::{Folder, stderr};
 use arp::{Format, Mode, Profile, Reader};
-use common::{Folder, stderr};
-use recordings::{Recording, by_hand};
 use serde_json::{Value, json};
 
 fn parse(text: &str) -> Value {

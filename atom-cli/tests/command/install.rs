@@ -2,12 +2,10 @@
 //!
 //! It installs the build in `target/release`: `cargo build --release --workspace` makes it.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Folder, stderr};
+use crate::common::{Folder, stderr};
 
 /// The folder of the workspace.
 fn workspace() -> PathBuf {

@@ -1,14 +1,12 @@
 //! `atom report --export`: each format is read by the program that it is for, where that is installed, and says the same as
 //! the profile.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::runs::{Runs, export, is_there, number};
-use common::stderr;
+use crate::common::runs::{Runs, export, is_there, number};
+use crate::common::stderr;
 use profile::{By, Profile};
 
 #[test]

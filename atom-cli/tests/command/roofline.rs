@@ -1,14 +1,10 @@
 //! The roofline picture of a profile of `mix`: its points stand where the profile's figures say.
 
-#[path = "common/browser.rs"]
-mod browser;
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use browser::{drive, is_installed};
-use common::Folder;
+use crate::common::Folder;
+use crate::common::browser::{drive, is_installed};
 use serde_json::Value;
 
 const SOURCE: &str = "\

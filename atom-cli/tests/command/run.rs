@@ -1,13 +1,11 @@
 //! `atom run` and `atom cache`: the program behaves as if it had been started directly.
 
-mod common;
-
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::{Folder, stderr};
+use crate::common::{Folder, stderr};
 
 /// Does what its first argument says.
 const PROGRAM: &str = r#"

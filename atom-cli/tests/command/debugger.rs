@@ -1,11 +1,9 @@
 //! Debugging with gdb: the instrument routine under the command itself, analysis
 //! routines and the program's own code in its output.
 
-mod common;
-
 use std::process::{Command, Output, Stdio};
 
-use common::{Folder, tool};
+use crate::common::{Folder, tool};
 
 /// Standard output and standard error of a run.
 fn text(output: &Output) -> String {

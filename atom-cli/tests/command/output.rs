@@ -1,13 +1,11 @@
 //! Files that the command writes, and its messages about them.
 
-mod common;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use common::{Folder, stderr};
+use crate::common::{Folder, stderr};
 use object::{Object, ObjectSection, ObjectSegment};
 use serde_json::Value;
 

@@ -1,5 +1,4 @@
 //! Data files of recorded kernels whose sums are known.
-#![allow(dead_code)]
 
 use std::path::Path;
 

@@ -1,7 +1,9 @@
 //! Shared by the tests of the command: a folder with a program, and runs of
 //! the command in the folder.
-#![allow(dead_code)]
 
+pub mod browser;
+pub mod profiles;
+pub mod recordings;
 pub mod runs;
 
 use std::collections::BTreeMap;

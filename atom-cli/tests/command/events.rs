@@ -1,10 +1,8 @@
 //! `atom events`: the filters, the search, and the reasons why events cannot be counted.
 
-mod common;
-
 use std::process::Output;
 
-use common::Folder;
+use crate::common::Folder;
 
 fn atom(args: &[&str]) -> Output {
     Folder::new().atom(args)

@@ -1,9 +1,7 @@
 //! Files that are no programs, or programs that cannot be instrumented: each is
 //! refused with the reason, and nothing is left behind.
 
-mod common;
-
-use common::{APP, Folder};
+use crate::common::{APP, Folder};
 
 /// Offsets in the ELF header.
 const CLASS: usize = 4;
@@ -142,7 +140,7 @@ fn damage_anywhere() {
         }
         folder.write("bad", &bytes);
         let output = folder.atom(&["show", "bad"]);
-        let text = common::stderr(&output);
+        let text = crate::common::stderr(&output);
         assert!(
             matches!(output.status.code(), Some(0 | 1)),
             "round {round}: {text}"
