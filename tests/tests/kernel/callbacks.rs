@@ -114,11 +114,10 @@ fn the_cost_of_own_callbacks_is_subtracted() {
 fn callbacks_in_rust() {
     let folder = folder("own-rust");
     let command = atom::command().unwrap();
-    // Beside the command, where what both need is built already; with the features of the
-    // whole workspace, as it was built.
+    // Beside the command, where what both need is built already.
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let made = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--workspace"])
+        .args(["build", "--release", "--quiet", "-p", "atom-kernel"])
         .args(["--example", "kernel-callbacks", "--manifest-path"])
         .arg(manifest)
         .env("CARGO_TARGET_DIR", atom::target_folder().unwrap())
