@@ -16,7 +16,7 @@ use super::kind::Marks;
 use super::separate;
 use super::{Image, Interpreter, NEW_TEXT, ObjectKind, Reloc, Section, Segment, Symbol};
 use crate::PAGE;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 
 const DOING: &str = "reading the program";
 
@@ -47,14 +47,14 @@ impl Image {
     }
 
     fn read_inner(path: &Path) -> Result<Self> {
-        let metadata = std::fs::metadata(path).map_err(|e| Error::new(DOING, io_reason(&e)))?;
+        let metadata = std::fs::metadata(path).map_err(|e| Error::new(DOING, io_reason(e)))?;
         if metadata.is_dir() {
             return Err(Error::new(DOING, "it is a directory").advice("name the program's file"));
         }
         if !metadata.is_file() {
             return Err(Error::new(DOING, "it is not a regular file"));
         }
-        let handle = File::open(path).map_err(|e| Error::new(DOING, io_reason(&e)))?;
+        let handle = File::open(path).map_err(|e| Error::new(DOING, io_reason(e)))?;
         if metadata.len() == 0 {
             return Err(not_elf("the file is empty"));
         }
@@ -97,11 +97,11 @@ fn no_lone_library(image: &Image) -> Option<&'static str> {
     }
 }
 
-fn io_reason(error: &std::io::Error) -> String {
+fn io_reason(error: std::io::Error) -> Reason {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".into(),
         std::io::ErrorKind::PermissionDenied => "permission denied".into(),
-        _ => error.to_string(),
+        _ => error.into(),
     }
 }
 
@@ -109,7 +109,7 @@ fn not_elf(reason: &str) -> Error {
     Error::new(DOING, reason).advice("atom instruments linked ELF programs for x86-64 Linux")
 }
 
-fn malformed(reason: impl Into<String>) -> Error {
+fn malformed(reason: impl Into<Reason>) -> Error {
     Error::new(DOING, reason).advice("the file seems truncated or damaged; copy or link it again")
 }
 
