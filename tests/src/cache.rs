@@ -13,6 +13,18 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::error::{Error, Result};
 
+/// The folder that cargo builds into, found from the running executable.
+pub fn target_folder() -> Result<PathBuf> {
+    let exe = std::env::current_exe().map_err(|e| Error::new("finding the build folder", e))?;
+    let profile = exe
+        .ancestors()
+        .find(|p| p.ends_with("release") || p.ends_with("debug"));
+    let parent = profile.and_then(Path::parent);
+    parent
+        .map(Path::to_path_buf)
+        .ok_or_else(|| Error::new("finding the build folder", "not run by cargo").file(&exe))
+}
+
 /// Hash of a file's contents.
 ///
 /// # Errors
@@ -71,7 +83,7 @@ pub fn compiled(mut command: Command, rest: &[OsString], source: &Path, out: &Pa
         rest,
     )
         .hash(&mut hasher);
-    let folder = crate::atom::target_folder()?.join("test-programs/built");
+    let folder = target_folder()?.join("test-programs/built");
     std::fs::create_dir_all(&folder).map_err(|e| fail(e.to_string()))?;
     let kept = folder.join(format!("{:016x}", hasher.finish()));
     // Tests run in parallel; two of them may need the same build.

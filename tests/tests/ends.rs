@@ -24,7 +24,9 @@ fn source(name: &str, key: &str) -> (Source, Vec<Vec<String>>) {
 
 /// Each build, instrumented with the tool `points`, and the file that the tool writes.
 fn builds(source: &Source) -> Vec<(String, PathBuf, PathBuf)> {
-    let folder = atom::target_folder().unwrap().join("test-programs/ends");
+    let folder = atom_tests::cache::target_folder()
+        .unwrap()
+        .join("test-programs/ends");
     let folder = folder.join(source.name());
     std::fs::create_dir_all(&folder).unwrap();
     let mut all = Vec::new();

@@ -21,7 +21,7 @@ use atom_tests::stepper::{self, Options, Profile};
 /// in procedures that were understood.
 fn exact(program: &str, args: &[&str], files: &[(&str, &str)], share: f64) {
     let file = programs::needed(program);
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs")
         .join(format!("real-{program}"));

@@ -70,7 +70,7 @@ fn printed(place: &Path, tool: &str, options: &[&str]) -> String {
 
 #[test]
 fn a_handler_sees_all_registers() {
-    let place = atom::target_folder()
+    let place = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/registers");
     std::fs::create_dir_all(&place).unwrap();

@@ -24,7 +24,7 @@ fn counts_stated_in_the_sources() {
 }
 
 fn build(name: &str, text: &str) -> PathBuf {
-    let folder = atom_tests::atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs");
     std::fs::create_dir_all(&folder).unwrap();

@@ -17,7 +17,9 @@ type Paths = BTreeMap<Vec<String>, u64>;
 
 /// Compiles a program; returns its path in a folder of its own.
 fn build(source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = atom_tests::cache::target_folder()
+        .unwrap()
+        .join("test-programs");
     let folder = folder.join(format!("calltree-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();

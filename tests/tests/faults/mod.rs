@@ -29,7 +29,9 @@ struct Place {
 
 impl Place {
     fn new(name: &str, is_static: bool) -> Self {
-        let folder = atom::target_folder().unwrap().join("test-programs/faults");
+        let folder = atom_tests::cache::target_folder()
+            .unwrap()
+            .join("test-programs/faults");
         let folder = folder.join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let place = Self { folder, is_static };
@@ -252,7 +254,7 @@ fn faults_of_the_programs_own_come_to_its_handlers() {
 #[test]
 fn a_program_of_go_says_which_routine_failed() {
     programs::needed("go");
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/faults/go");
     std::fs::create_dir_all(&folder).unwrap();

@@ -13,7 +13,9 @@ fn build(name: &str, flags: &[&str]) -> PathBuf {
 }
 
 fn build_of(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = atom_tests::cache::target_folder()
+        .unwrap()
+        .join("test-programs");
     let folder = folder.join(format!("heap-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();

@@ -120,7 +120,10 @@ fn callbacks_in_rust() {
         .args(["build", "--release", "--quiet", "-p", "atom-kernel"])
         .args(["--example", "kernel-callbacks", "--manifest-path"])
         .arg(manifest)
-        .env("CARGO_TARGET_DIR", atom::target_folder().unwrap())
+        .env(
+            "CARGO_TARGET_DIR",
+            atom_tests::cache::target_folder().unwrap(),
+        )
         .status();
     assert!(made.expect("cargo runs").success());
     let tool = command.with_file_name("examples/libkernel_callbacks.so");

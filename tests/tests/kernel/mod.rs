@@ -24,7 +24,7 @@ fn source(name: &str) -> PathBuf {
 
 /// A folder for a test's files.
 fn folder(test: &str) -> PathBuf {
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/kernel")
         .join(test);

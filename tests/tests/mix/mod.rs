@@ -14,7 +14,9 @@ use serde_json::Value;
 
 /// Compiles the program; returns it and its folder.
 fn build(name: &str) -> (PathBuf, PathBuf) {
-    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = atom_tests::cache::target_folder()
+        .unwrap()
+        .join("test-programs");
     let folder = folder.join(format!("mix-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();

@@ -15,7 +15,9 @@ use serde_json::Value;
 type Histograms<K> = BTreeMap<K, BTreeMap<u64, u64>>;
 
 fn build(name: &str, flags: &[&str]) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = atom_tests::cache::target_folder()
+        .unwrap()
+        .join("test-programs");
     let folder = folder.join(format!("mix-trips-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();

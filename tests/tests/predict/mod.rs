@@ -195,7 +195,9 @@ tests_of_programs! {
 
 /// Compiles the program with known patterns.
 fn patterns() -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs/predict");
+    let folder = atom_tests::cache::target_folder()
+        .unwrap()
+        .join("test-programs/predict");
     std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join("patterns");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/predict/programs/patterns.S");
@@ -272,7 +274,7 @@ fn executions_are_those_of_branch() {
     let Some(shell) = atom_tests::programs::in_path("/bin/dash") else {
         return;
     };
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/predict-whole");
     let _ = std::fs::remove_dir_all(&folder);

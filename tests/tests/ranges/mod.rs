@@ -17,7 +17,9 @@ mod golang;
 mod judge;
 
 fn folder(name: &str) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = atom_tests::cache::target_folder()
+        .unwrap()
+        .join("test-programs");
     let folder = folder.join(format!("ranges-{name}"));
     std::fs::create_dir_all(&folder).unwrap();
     folder

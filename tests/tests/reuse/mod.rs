@@ -195,7 +195,7 @@ tests_of_programs! {
 /// A sample's miss ratios are near the exact ones, by a few of the errors that the report states.
 #[test]
 fn samples_state_their_error() {
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/reuse-sample");
     std::fs::create_dir_all(&folder).unwrap();
@@ -292,7 +292,7 @@ fn found(json: &Value) -> BTreeMap<String, [u64; 3]> {
 /// References to blocks are those of the source, in all builds, alone and as whole processes, in threads and in children.
 #[test]
 fn blocks_of_the_heap_are_told_apart() {
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/reuse-heap");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reuse/programs/heap.c");
@@ -430,7 +430,7 @@ fn blocks_of_go_are_told_apart() {
 /// Data that no symbol names belongs to its section.
 #[test]
 fn sections_have_what_is_left() {
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/reuse-sections");
     let _ = std::fs::remove_dir_all(&folder);

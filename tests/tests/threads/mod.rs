@@ -70,7 +70,7 @@ fn check(name: &str) {
         .join("tests/threads/programs")
         .join(name);
     let source = Source::read(&path).unwrap();
-    let folder = atom::target_folder()
+    let folder = atom_tests::cache::target_folder()
         .unwrap()
         .join("test-programs/threads")
         .join(name);

@@ -26,7 +26,7 @@ struct Line {
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let target = atom::target_folder().unwrap();
+        let target = atom_tests::cache::target_folder().unwrap();
         let path = target.join("test-programs/children").join(name);
         std::fs::remove_dir_all(&path).unwrap_or_default();
         std::fs::create_dir_all(&path).unwrap();
@@ -93,7 +93,7 @@ impl Folder {
         ];
         all.extend(["icount", "--output", "report", "--"]);
         all.extend(words);
-        let cache = atom::target_folder()
+        let cache = atom_tests::cache::target_folder()
             .unwrap()
             .join("test-programs/children-cache");
         std::fs::create_dir_all(&cache).unwrap();
@@ -118,7 +118,7 @@ impl Folder {
     /// Runs a command with and without `--children`, asserts that output and end are the same, and that each
     /// report of the list is there. Returns the list.
     fn same(&self, words: &[&str]) -> Vec<Line> {
-        let cache = atom::target_folder()
+        let cache = atom_tests::cache::target_folder()
             .unwrap()
             .join("test-programs/children-cache");
         let original = self.outcome(words, &[("XDG_CACHE_HOME", cache.to_str().unwrap())]);

@@ -32,7 +32,9 @@ struct Place {
 
 impl Place {
     fn new(name: &str) -> Self {
-        let folder = atom::target_folder().unwrap().join("test-programs/whole");
+        let folder = atom_tests::cache::target_folder()
+            .unwrap()
+            .join("test-programs/whole");
         let folder = folder.join(name);
         for part in ["orig0", "whole", "lib"] {
             std::fs::create_dir_all(folder.join(part)).unwrap();
