@@ -185,7 +185,9 @@ fn edges(program: &Program) {
     assert!(dies.blocks().all(|b| b.successors().is_empty()));
     // It may stand in `main.cold`.
     let mut all = program.procs().flat_map(|p| calls(&p));
-    let to_dies = all.find(|i| i.called_proc() == Some(dies)).expect("call of dies");
+    let to_dies = all
+        .find(|i| i.called_proc() == Some(dies))
+        .expect("call of dies");
     assert!(to_dies.block().successors().is_empty());
     assert!(count("main", EdgeKind::CallReturn) >= 3);
     let tail = program

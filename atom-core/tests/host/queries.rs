@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use atom_core::Error;
 use atom_core::cfg::Cfg;
@@ -11,6 +10,8 @@ use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::tool::{Application, Tool};
+
+use crate::{run, temp, tool_file};
 
 /// The lines of the first functions are known to the tool.
 const PROGRAM: &str = r#"#include <stdio.h>
@@ -81,33 +82,6 @@ BARE("stores", "sub $0x28, %rsp\n mov %r13, 0x18(%rsp)\n mov %edi, %r14d\n mov %
 const OTHER: &str = "extern volatile int sink;
 static __attribute__((noinline)) int twin(void) { return sink -= 7; }
 int twin_a(void) { return twin(); }";
-
-fn temp(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn tool_file() -> &'static Path {
-    static FILE: OnceLock<PathBuf> = OnceLock::new();
-    FILE.get_or_init(|| {
-        let target = temp("trial-tool");
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/Cargo.toml");
-        run(Command::new(env!("CARGO"))
-            .args(["build", "--release", "--manifest-path"])
-            .arg(manifest)
-            .arg("--target-dir")
-            .arg(&target));
-        target.join("release/libtrial_tool.so")
-    })
-}
 
 /// Builds a program from the two files.
 fn compile(name: &str, flags: &[&str]) -> PathBuf {

@@ -1,9 +1,8 @@
-//! The host side of tools, with a real tool and real programs.
+//! Calls that a tool adds, and what it is refused.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use atom_core::cfg::seeds::FrameFacts;
@@ -11,6 +10,8 @@ use atom_core::cfg::{Cfg, Status};
 use atom_core::image::Image;
 use atom_core::tool::{Application, Argument, CallPlace, Calls, Scope, Tool, may_have_threads};
 use atom_core::{Error, Result};
+
+use crate::{run, temp, tool_file};
 
 const PROGRAM: &str = r#"
     #include <stdio.h>
@@ -21,21 +22,6 @@ const PROGRAM: &str = r#"
         return 0;
     }
 "#;
-
-fn temp(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-fn run(command: &mut Command) {
-    let output = command
-        .output()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
 
 /// Compiles C; the file is renamed into place, so that tests may run in parallel.
 fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
@@ -59,20 +45,6 @@ fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
         ));
     std::fs::rename(&partial, &file).unwrap();
     file
-}
-
-fn tool_file() -> &'static Path {
-    static FILE: OnceLock<PathBuf> = OnceLock::new();
-    FILE.get_or_init(|| {
-        let target = temp("trial-tool");
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/Cargo.toml");
-        run(Command::new(env!("CARGO"))
-            .args(["build", "--release", "--manifest-path"])
-            .arg(manifest)
-            .arg("--target-dir")
-            .arg(&target));
-        target.join("release/libtrial_tool.so")
-    })
 }
 
 struct Loaded {
@@ -341,7 +313,7 @@ fn a_panic_is_a_message() {
         ("overflow", "row 1 of a table of 1 counters"),
     ] {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_panic_is_a_message", "--nocapture"])
+            .args(["--exact", "calls::a_panic_is_a_message", "--nocapture"])
             .env(CHILD, how)
             .output()
             .unwrap();
