@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::column::{By, Column, Role, Sum, Table, Type};
+use tables::schema::{By, Role, Sum, Type};
+
+use crate::column::{Column, Table};
 use crate::value::Value;
 use crate::{Error, Fact, FactValue, Object, Profile, Result};
 
