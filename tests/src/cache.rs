@@ -25,6 +25,27 @@ pub fn target_folder() -> Result<PathBuf> {
         .ok_or_else(|| Error::new("finding the build folder", "not run by cargo").file(&exe))
 }
 
+/// A folder for test programs, which is made if it is not there.
+///
+/// # Panics
+/// It cannot be made.
+pub fn folder(name: &str) -> PathBuf {
+    let target = target_folder().unwrap_or_else(|e| panic!("{e}"));
+    let folder = target.join("test-programs").join(name);
+    std::fs::create_dir_all(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    folder
+}
+
+/// A folder for test programs without anything in it.
+///
+/// # Panics
+/// It cannot be made.
+pub fn empty_folder(name: &str) -> PathBuf {
+    let old = folder(name);
+    std::fs::remove_dir_all(&old).unwrap_or_else(|e| panic!("{}: {e}", old.display()));
+    folder(name)
+}
+
 /// Hash of a file's contents.
 ///
 /// # Errors

@@ -113,10 +113,7 @@ void Tell(void) { fprintf(stderr, "%d\n", sum > 50); }
 #[test]
 fn a_branch_leaves_its_procedure() {
     let source = Source::named("order.S").unwrap();
-    let folder = atom_tests::cache::target_folder()
-        .unwrap()
-        .join("test-programs/ways");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("ways");
     let sources = WAYS.map(|(name, text)| {
         std::fs::write(folder.join(name), text).unwrap();
         folder.join(name)
