@@ -87,10 +87,11 @@ const GROUPS: [(&str, &str); 4] = [
 /// Reads a command line.
 pub fn parse(words: &[OsString]) -> Result<Args, clap::Error> {
     let command = Args::command();
+    let head = command.get_styles().get_header();
     let groups = groups(&command);
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}\
-         Arguments:\n{{positionals}}\n\nOptions:\n{{options}}\n\n{{after-help}}"
+         {head}Arguments:{head:#}\n{{positionals}}\n\n{head}Options:{head:#}\n{{options}}{{after-help}}"
     );
     let matches = command
         .help_template(template)
@@ -100,9 +101,10 @@ pub fn parse(words: &[OsString]) -> Result<Args, clap::Error> {
 
 /// The groups of commands with a line for each command.
 fn groups(command: &clap::Command) -> String {
+    let head = command.get_styles().get_header();
     let mut text = String::new();
     for (title, names) in GROUPS {
-        let _ = writeln!(text, "{title}:");
+        let _ = writeln!(text, "{head}{title}:{head:#}");
         for name in names.split(' ') {
             let about = command.find_subcommand(name).and_then(|c| c.get_about());
             let about = about.map(ToString::to_string).unwrap_or_default();
