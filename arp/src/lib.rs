@@ -67,7 +67,8 @@ mod value;
 
 pub use error::{Error, ErrorKind, FilePosition, Result};
 pub use file::convert::file as convert;
-pub use file::reader::{Data, Reader, Record};
+pub use file::reader::Reader;
+pub use file::record::{Data, Record};
 pub use histogram::{Bucket, Histogram, MAX_ERROR};
 pub use longdouble::{LongDouble, ParseLongDoubleError};
 pub use problem::{Problem, Severity};

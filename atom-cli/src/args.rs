@@ -1,8 +1,10 @@
 //! The command line.
 
+use std::ffi::OsString;
+use std::fmt::Write;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::job::Job;
 
@@ -19,17 +21,7 @@ use crate::job::Job;
     disable_help_subcommand = true,
     override_usage = "atom APP [TOOL.so | TOOL.rs | TOOL.inst.c TOOL.anal.c | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]\n       \
-        atom tools\n       \
-        atom new NAME\n       \
-        atom cache [--clear]\n       \
-        atom show APP [--proc NAME|ADDRESS] [--json]\n       \
-        atom report FILE... [OPTIONS]\n       \
-        atom annotate FILE [PROC]\n       \
-        atom analyze FILE [OPTIONS]\n       \
-        atom trace FILE [--format text|champsim|drmemtrace] [-o OUT]\n       \
-        atom clocks [--json]\n       \
-        atom events [TEXT] [--darr | --iarr | --opcm | --dear | --iear] [--json]\n       \
-        atom arp FILE [OPTIONS]",
+        atom COMMAND [OPTIONS]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
         atom ./app ./libmytool.so -o app.inst -- --output my.out\n  \
@@ -79,6 +71,48 @@ pub enum Command {
     Trace(viewer::trace::Trace),
     /// Look at recorded kernels: show, compare, merge and convert .arp files
     Arp(viewer::arp::Arp),
+}
+
+/// The commands as `atom --help` groups them.
+const GROUPS: [(&str, &str); 4] = [
+    ("Run and look after tools", "run tools new cache"),
+    (
+        "Look at programs and results",
+        "show report annotate analyze trace",
+    ),
+    ("Record and playback", "arp"),
+    ("This machine", "clocks events completions"),
+];
+
+/// Reads a command line.
+pub fn parse(words: &[OsString]) -> Result<Args, clap::Error> {
+    let command = Args::command();
+    let head = command.get_styles().get_header();
+    let groups = groups(&command);
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}\
+         {head}Arguments:{head:#}\n{{positionals}}\n\n{head}Options:{head:#}\n{{options}}{{after-help}}"
+    );
+    let matches = command
+        .help_template(template)
+        .try_get_matches_from(words)?;
+    Args::from_arg_matches(&matches)
+}
+
+/// The groups of commands with a line for each command.
+fn groups(command: &clap::Command) -> String {
+    let head = command.get_styles().get_header();
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let _ = writeln!(text, "{head}{title}:{head:#}");
+        for name in names.split(' ') {
+            let about = command.find_subcommand(name).and_then(|c| c.get_about());
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {name:<11}  {about}");
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// What is instrumented, and how: the options that `atom APP` and `atom run` share.
@@ -230,10 +264,24 @@ fn address(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(words: &[&str]) -> Args {
         Args::try_parse_from(std::iter::once(&"atom").chain(words)).unwrap()
+    }
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let command = Args::command();
+        let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+        let mut shown: Vec<_> = shown.map(|c| c.get_name()).collect();
+        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|g| g.1.split(' ')).collect();
+        shown.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, shown);
+        let words = ["atom", "--help"].map(OsString::from);
+        let help = super::parse(&words).err().unwrap().to_string();
+        assert!(help.contains("Record and playback:\n  arp "), "{help}");
+        assert!(help.contains("\nOptions:\n      --tool <NAME>"), "{help}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub fn on_signals() -> Result<()> {
     let ending = [SIGINT, SIGTERM, SIGHUP];
     let ending = ending.iter().filter(|s| !is_ignored_at_start(**s));
     let mut signals = signal_hook::iterator::Signals::new(ending)
-        .map_err(|e| Error::new("preparing for signals", e.to_string()))?;
+        .map_err(|e| Error::new("preparing for signals", e))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             remove_all();

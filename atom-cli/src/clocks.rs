@@ -164,7 +164,7 @@ fn usage() -> u64 {
 pub fn run(args: &Clocks) -> Result<()> {
     if !start_itimer() {
         let error = std::io::Error::last_os_error();
-        return Err(Error::new("starting ITIMER_PROF", error.to_string()));
+        return Err(Error::new("starting ITIMER_PROF", error));
     }
     let time = Duration::from_millis(args.time.clamp(10, 60_000));
     let rate = tsc_rate(time);

@@ -23,8 +23,7 @@ pub fn run(args: &Run, words: &[OsString]) -> Result<()> {
     // `Request::new` refuses `--gdb` without a tool.
     let tool = request.tool.as_deref().unwrap_or(Path::new(""));
     let symbol = instrument_symbol(tool)?;
-    let own = std::env::current_exe()
-        .map_err(|e| Error::new("finding the command itself", e.to_string()))?;
+    let own = std::env::current_exe().map_err(|e| Error::new("finding the command itself", e))?;
     let mut is_ours = true;
     let rest = words.iter().skip(1).filter(|word| {
         is_ours &= *word != "--";
@@ -36,7 +35,7 @@ pub fn run(args: &Run, words: &[OsString]) -> Result<()> {
         .arg(own)
         .args(rest)
         .exec();
-    Err(Error::new("starting gdb", error.to_string()).advice("install gdb, or leave --gdb out"))
+    Err(Error::new("starting gdb", error).advice("install gdb, or leave --gdb out"))
 }
 
 /// The function of a tool in C that calls the user's routine, and the names that this may have.

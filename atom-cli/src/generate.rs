@@ -35,8 +35,7 @@ pub fn completions(args: &Completions) -> Result<()> {
 /// Writes manual pages: atom.1, and one for each subcommand.
 pub fn man(args: &Man) -> Result<()> {
     let folder = &args.folder;
-    let fail =
-        |e: std::io::Error| Error::new("writing the manual pages", e.to_string()).file(folder);
+    let fail = |e: std::io::Error| Error::new("writing the manual pages", e).file(folder);
     std::fs::create_dir_all(folder).map_err(fail)?;
     clap_mangen::generate_to(crate::args::Args::command(), folder).map_err(fail)
 }

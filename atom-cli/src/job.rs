@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atom_core::Error;
+use atom_core::error::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use crate::source;
@@ -83,17 +84,20 @@ impl Job {
 }
 
 /// The answer about a program that cannot be instrumented.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, Clone)]
 pub struct Answer {
     /// What was tried and why it failed, in one line.
     pub reason: String,
+    /// True if the system refused something: the next attempt may succeed.
+    pub may_pass: bool,
 }
 
 impl Answer {
     /// Prints the answer for an error.
     pub fn give(error: &Error) {
         let reason = source::text_of(error);
-        let answer = serde_json::to_string(&Self { reason });
+        let may_pass = error.kind == ErrorKind::System;
+        let answer = serde_json::to_string(&Self { reason, may_pass });
         println!("{}", answer.expect("plain fields always serialise"));
     }
 
@@ -125,10 +129,11 @@ mod tests {
 
     #[test]
     fn the_answer_follows_what_a_tool_has_printed() {
-        let read = |text: &str| Answer::read(text.as_bytes()).map(|answer| answer.reason);
+        let read = |text: &str| Answer::read(text.as_bytes());
         let reason = "reading x: it is empty";
-        let text = format!("of the tool\n{{\"reason\":\"{reason}\"}}\n");
-        assert_eq!(read(&text).as_deref(), Some(reason));
-        assert_eq!(read("of the tool\n"), None);
+        let text = format!("of the tool\n{{\"reason\":\"{reason}\",\"may_pass\":true}}\n");
+        let answer = read(&text).unwrap();
+        assert_eq!((answer.reason.as_str(), answer.may_pass), (reason, true));
+        assert!(read("of the tool\n").is_none());
     }
 }

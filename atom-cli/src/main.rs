@@ -32,7 +32,6 @@ use std::process::ExitCode;
 use ::output;
 use atom_core::error::ErrorKind;
 use atom_core::image::Image;
-use clap::Parser;
 use output::progress;
 use viewer::{analyze, annotate, arp, show, trace};
 
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
     let command = run::split_command(&mut words);
     let words = spelling::modern(words);
-    let mut args = match args::Args::try_parse_from(&words) {
+    let mut args = match args::parse(&words) {
         Ok(args) => args,
         Err(error) => return misread::told(&error, &words),
     };
@@ -102,7 +101,7 @@ fn main() -> ExitCode {
             }
             match error.kind {
                 ErrorKind::TooLarge => ExitCode::from(TOO_LARGE),
-                ErrorKind::Other => ExitCode::FAILURE,
+                ErrorKind::Other | ErrorKind::System => ExitCode::FAILURE,
             }
         }
     }

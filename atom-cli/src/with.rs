@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use atom_core::error::Reason;
 use atom_core::{Error, Result};
 
 use crate::args::Choices;
@@ -12,9 +13,9 @@ use crate::args::Choices;
 /// Adds the libraries of `--with-folder` to the libraries of `--with`.
 pub fn add_folders(choices: &mut Choices) -> Result<()> {
     for folder in std::mem::take(&mut choices.with_folder) {
-        let fail = |reason: String| Error::new("looking for libraries", reason).file(&folder);
+        let fail = |reason: Reason| Error::new("looking for libraries", reason).file(&folder);
         let mut found = BTreeSet::new();
-        gather(&folder, &mut found).map_err(|e| fail(e.to_string()))?;
+        gather(&folder, &mut found).map_err(|e| fail(e.into()))?;
         if found.is_empty() {
             return Err(fail("there is no library in the folder".into())
                 .advice("a library is an ELF file whose name ends with .so or contains .so."));

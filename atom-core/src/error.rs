@@ -15,6 +15,48 @@ pub enum ErrorKind {
     /// The inserted code makes the program larger than its code can reach. Fewer instrumented
     /// points would fit.
     TooLarge,
+    /// The operating system refused something. Another process, with other limits and rights, may succeed.
+    System,
+}
+
+/// Why something failed, with the kind of failure that follows from it.
+pub struct Reason {
+    kind: ErrorKind,
+    text: String,
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self {
+            kind: ErrorKind::Other,
+            text,
+        }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<std::io::Error> for Reason {
+    fn from(error: std::io::Error) -> Self {
+        (&error).into()
+    }
+}
+
+impl From<&std::io::Error> for Reason {
+    fn from(error: &std::io::Error) -> Self {
+        let kind = match error.raw_os_error() {
+            Some(_) => ErrorKind::System,
+            None => ErrorKind::Other,
+        };
+        Self {
+            kind,
+            text: error.to_string(),
+        }
+    }
 }
 
 /// A failure of any stage.
@@ -41,14 +83,15 @@ pub struct Error {
 
 impl Error {
     /// An error with a reason and no place yet.
-    pub fn new(doing: &'static str, reason: impl Into<String>) -> Self {
+    pub fn new(doing: &'static str, reason: impl Into<Reason>) -> Self {
+        let Reason { kind, text } = reason.into();
         Self {
-            kind: ErrorKind::Other,
+            kind,
             doing,
             file: None,
             address: None,
             symbol: None,
-            reason: reason.into(),
+            reason: text,
             advice: None,
         }
     }
@@ -106,3 +149,19 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_errors_are_told_from_others() {
+        let kind = |reason: Reason| Error::new("reading", reason).kind;
+        let io = std::io::Error::from_raw_os_error;
+        assert_eq!(kind(io(libc::EMFILE).into()), ErrorKind::System);
+        assert_eq!(kind("it is empty".into()), ErrorKind::Other);
+        // The standard library's own words name no refusal of the system.
+        let short = std::io::ErrorKind::UnexpectedEof;
+        assert_eq!(kind(std::io::Error::from(short).into()), ErrorKind::Other);
+    }
+}

@@ -47,18 +47,6 @@ pub struct Made {
     pub report: serde_json::Value,
 }
 
-/// The folder that cargo builds into, found from the running executable.
-pub fn target_folder() -> Result<PathBuf> {
-    let exe = std::env::current_exe().map_err(|e| Error::new("finding the build folder", e))?;
-    let profile = exe
-        .ancestors()
-        .find(|p| p.ends_with("release") || p.ends_with("debug"));
-    let parent = profile.and_then(Path::parent);
-    parent
-        .map(Path::to_path_buf)
-        .ok_or_else(|| Error::new("finding the build folder", "not run by cargo").file(&exe))
-}
-
 /// The `atom` command: `$ATOM` if that is set, else the release build of this
 /// workspace, which is brought up to date once for each test process.
 pub fn command() -> Result<PathBuf> {
@@ -70,7 +58,7 @@ fn build() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("ATOM") {
         return Ok(given.into());
     }
-    let target = target_folder()?;
+    let target = cache::target_folder()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -13,6 +13,39 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::error::{Error, Result};
 
+/// The folder that cargo builds into, found from the running executable.
+pub fn target_folder() -> Result<PathBuf> {
+    let exe = std::env::current_exe().map_err(|e| Error::new("finding the build folder", e))?;
+    let profile = exe
+        .ancestors()
+        .find(|p| p.ends_with("release") || p.ends_with("debug"));
+    let parent = profile.and_then(Path::parent);
+    parent
+        .map(Path::to_path_buf)
+        .ok_or_else(|| Error::new("finding the build folder", "not run by cargo").file(&exe))
+}
+
+/// A folder for test programs, which is made if it is not there.
+///
+/// # Panics
+/// It cannot be made.
+pub fn folder(name: &str) -> PathBuf {
+    let target = target_folder().unwrap_or_else(|e| panic!("{e}"));
+    let folder = target.join("test-programs").join(name);
+    std::fs::create_dir_all(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    folder
+}
+
+/// A folder for test programs without anything in it.
+///
+/// # Panics
+/// It cannot be made.
+pub fn empty_folder(name: &str) -> PathBuf {
+    let old = folder(name);
+    std::fs::remove_dir_all(&old).unwrap_or_else(|e| panic!("{}: {e}", old.display()));
+    folder(name)
+}
+
 /// Hash of a file's contents.
 ///
 /// # Errors
@@ -71,7 +104,7 @@ pub fn compiled(mut command: Command, rest: &[OsString], source: &Path, out: &Pa
         rest,
     )
         .hash(&mut hasher);
-    let folder = crate::atom::target_folder()?.join("test-programs/built");
+    let folder = target_folder()?.join("test-programs/built");
     std::fs::create_dir_all(&folder).map_err(|e| fail(e.to_string()))?;
     let kept = folder.join(format!("{:016x}", hasher.finish()));
     // Tests run in parallel; two of them may need the same build.

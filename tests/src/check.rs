@@ -41,7 +41,9 @@ impl<'a> Case<'a> {
     /// A compiler or linker is missing, or refuses the source.
     pub fn build(source: &'a Source, variant: &'a Variant) -> Result<Case<'a>> {
         let name = format!("{}-{}", source.name(), variant.0);
-        let folder = atom::target_folder()?.join("test-programs").join(name);
+        let folder = crate::cache::target_folder()?
+            .join("test-programs")
+            .join(name);
         for part in [ORIGINAL, VALUES, PARTLY].iter().chain(&JOBS) {
             let part = folder.join(part);
             std::fs::create_dir_all(&part)

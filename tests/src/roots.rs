@@ -9,7 +9,6 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::atom;
 use crate::error::{Error, Result};
 
 /// Where the build's folder is seen in a root folder.
@@ -44,7 +43,7 @@ pub fn folder(given: Option<&Path>) -> Result<PathBuf> {
     match given {
         Some(folder) => std::path::absolute(folder)
             .map_err(|e| Error::new("finding the folder", e).file(folder)),
-        None => Ok(atom::target_folder()?.join("roots")),
+        None => Ok(crate::cache::target_folder()?.join("roots")),
     }
 }
 
@@ -85,7 +84,7 @@ impl Root {
     /// # Errors
     /// The build's folder cannot be found.
     pub fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Command> {
-        let release = atom::target_folder()?.join("release");
+        let release = crate::cache::target_folder()?.join("release");
         let script = "set -e
             mkdir -p \"$0$BUILD\" \"$0$TESTS\"
             mount --bind \"$RELEASE\" \"$0$BUILD\"

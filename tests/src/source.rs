@@ -296,7 +296,7 @@ impl Source {
 
 /// Lets `go` build without a module, with a cache of its own below the target folder. External linking needs cgo.
 pub fn go_build(command: &mut Command, variant: &str) -> Result<()> {
-    let cache = crate::atom::target_folder()?.join("test-programs/go-cache");
+    let cache = crate::cache::target_folder()?.join("test-programs/go-cache");
     let cgo = if variant.contains("external") {
         "1"
     } else {

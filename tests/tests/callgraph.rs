@@ -74,10 +74,7 @@ fn each(flags: &[&[&str]], check: impl Fn(&Path, &Path)) {
     for (i, flags) in flags.iter().enumerate() {
         let thread = std::thread::current();
         let name = format!("calls-{}-{i}", thread.name().unwrap_or("test"));
-        let folder = atom::target_folder()
-            .unwrap()
-            .join("test-programs")
-            .join(name);
+        let folder = atom_tests::cache::folder(&name);
         let program = compile(&folder, flags);
         check(&folder, &program);
     }

@@ -14,8 +14,7 @@ const ADDEND: usize = 16;
 
 #[test]
 fn damage_is_found() {
-    let folder = atom::target_folder().unwrap().join("test-programs/elf");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("elf");
     let (program, out) = ("/usr/bin/bzip2".as_ref(), folder.join("bzip2"));
     atom::instrument(program, &out, &Job::Moved, false).unwrap();
     let bytes = std::fs::read(&out).unwrap();

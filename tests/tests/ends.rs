@@ -24,9 +24,7 @@ fn source(name: &str, key: &str) -> (Source, Vec<Vec<String>>) {
 
 /// Each build, instrumented with the tool `points`, and the file that the tool writes.
 fn builds(source: &Source) -> Vec<(String, PathBuf, PathBuf)> {
-    let folder = atom::target_folder().unwrap().join("test-programs/ends");
-    let folder = folder.join(source.name());
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder(&format!("ends/{}", source.name()));
     let mut all = Vec::new();
     for variant in &source.variants {
         let program = folder.join(&variant.0);

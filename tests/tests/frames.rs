@@ -51,8 +51,7 @@ const NO_TABLES: [&str; 7] = [
 
 fn judge(source: &str, variants: &[&str], jobs: &[(&str, &[&str])], least: u64) {
     let source = Source::named(source).unwrap();
-    let folder = atom::target_folder().unwrap().join("test-programs/frames");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("frames");
     for variant in variants {
         let program = folder.join(format!("{}-{variant}", source.name()));
         let variant = Variant((*variant).to_owned());

@@ -30,11 +30,7 @@ fn case<'a>(source: &'a Source, variant: &'a Variant) -> Case<'a> {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("go-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    atom_tests::cache::empty_folder(&format!("go-{name}"))
 }
 
 /// The output under each tool is the original's, and the report names a procedure of the program.

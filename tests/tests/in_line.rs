@@ -41,8 +41,7 @@ const ROWS: [(&str, f64, f64); 21] = [
 
 /// The share of the calls that call instructions make in percent, and the growth of the text in bytes for each call.
 fn measured(words: &str) -> (f64, f64) {
-    let folder = atom::target_folder().unwrap().join("test-programs/in_line");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("in_line");
     let mut words = words.split_whitespace();
     let report = folder.join("report");
     let made = Command::new(atom::command().unwrap())

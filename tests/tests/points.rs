@@ -28,7 +28,7 @@ fn check(name: &str, more: &dyn Fn(&str, Counts<'_>)) {
     let source = Source::named(name).unwrap();
     let stated = stated(&source.path);
     assert!(!stated.is_empty());
-    let target = atom::target_folder().unwrap();
+    let target = atom_tests::cache::target_folder().unwrap();
     let folder = target.join("test-programs").join("points").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     for variant in &source.variants {
@@ -113,8 +113,7 @@ void Tell(void) { fprintf(stderr, "%d\n", sum > 50); }
 #[test]
 fn a_branch_leaves_its_procedure() {
     let source = Source::named("order.S").unwrap();
-    let folder = atom::target_folder().unwrap().join("test-programs/ways");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("ways");
     let sources = WAYS.map(|(name, text)| {
         std::fs::write(folder.join(name), text).unwrap();
         folder.join(name)

@@ -1,10 +1,9 @@
 //! Twenty random tools, as users write them. The command `nightly` tries a thousand.
 
-use atom_tests::atom;
 use atom_tests::random_tools::{self, Language, Night};
 
 fn judge(language: Language, seed: u64) {
-    let folder = atom::target_folder().unwrap();
+    let folder = atom_tests::cache::target_folder().unwrap();
     let folder = folder.join(format!("test-programs/random-tools-{language:?}"));
     let night = Night {
         seed,

@@ -21,10 +21,7 @@ use atom_tests::stepper::{self, Options, Profile};
 /// in procedures that were understood.
 fn exact(program: &str, args: &[&str], files: &[(&str, &str)], share: f64) {
     let file = programs::needed(program);
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs")
-        .join(format!("real-{program}"));
+    let folder = atom_tests::cache::folder(&format!("real-{program}"));
     // The paths have the same length, because they move the stack.
     let place = |part: &str| folder.join(part).join(program);
     for part in ["orig0", "icnt0", "brnch"] {

@@ -70,10 +70,7 @@ fn printed(place: &Path, tool: &str, options: &[&str]) -> String {
 
 #[test]
 fn a_handler_sees_all_registers() {
-    let place = atom::target_folder()
-        .unwrap()
-        .join("test-programs/registers");
-    std::fs::create_dir_all(&place).unwrap();
+    let place = atom_tests::cache::folder("registers");
     let source = place.join("program.c");
     std::fs::write(&source, PROGRAM).unwrap();
     for level in ["-O0", "-O2"] {

@@ -24,10 +24,7 @@ fn counts_stated_in_the_sources() {
 }
 
 fn build(name: &str, text: &str) -> PathBuf {
-    let folder = atom_tests::atom::target_folder()
-        .unwrap()
-        .join("test-programs");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("");
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     let out = path.with_extension("");

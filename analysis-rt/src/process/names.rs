@@ -2,7 +2,10 @@
 //!
 //! The files are found by `/proc/self/maps` and are mapped again as a whole, since symbols are not loaded. Nothing is given back.
 
+use core::mem::offset_of;
 use core::ptr::with_exposed_provenance as pointer;
+
+use libc::Elf64_Ehdr;
 
 use crate::process::frames::Description;
 use crate::process::sandbox;
@@ -16,18 +19,12 @@ const MOST_FILES: usize = 32;
 /// Largest length of a path in bytes, with its null.
 const MOST_PATH: usize = 4096;
 
-/// Offsets of fields in the ELF header.
-const E_PHOFF: usize = 32;
-const E_SHOFF: usize = 40;
-const E_PHNUM: usize = 56;
-const E_SHNUM: usize = 60;
 /// Sizes in bytes of headers and of symbols.
-const PROGRAM_HEADER: usize = 56;
-const SECTION_HEADER: usize = 64;
-const SYMBOL: usize = 24;
+const PROGRAM_HEADER: usize = size_of::<libc::Elf64_Phdr>();
+const SECTION_HEADER: usize = size_of::<libc::Elf64_Shdr>();
+const SYMBOL: usize = size_of::<libc::Elf64_Sym>();
 
-const PT_LOAD: u32 = 1;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+// Types of sections and symbols, which `libc` does not name.
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 const STT_FUNC: u8 = 2;
@@ -191,13 +188,17 @@ impl File {
 
     /// The program headers of a type.
     fn program_headers(&self, kind: u32) -> impl Iterator<Item = &'static [u8]> {
-        let all = self.entries(E_PHOFF, E_PHNUM, PROGRAM_HEADER);
+        let all = self.entries(
+            offset_of!(Elf64_Ehdr, e_phoff),
+            offset_of!(Elf64_Ehdr, e_phnum),
+            PROGRAM_HEADER,
+        );
         all.filter(move |h| number::<4>(h, 0) == Some(kind.into()))
     }
 
     /// The address in the file of what is at an offset of it.
     fn address_of(&self, offset: u64) -> Option<u64> {
-        self.program_headers(PT_LOAD).find_map(|header| {
+        self.program_headers(libc::PT_LOAD).find_map(|header| {
             let [start, address, size] = [8, 16, 32].map(|at| number::<8>(header, at));
             let page = memory::PAGE as u64;
             let first = start? & !(page - 1);
@@ -214,8 +215,16 @@ impl File {
         Some((name.strip_prefix(ORIGINAL).unwrap_or(name), distance))
     }
 
+    fn sections(&self) -> impl Iterator<Item = &'static [u8]> {
+        self.entries(
+            offset_of!(Elf64_Ehdr, e_shoff),
+            offset_of!(Elf64_Ehdr, e_shnum),
+            SECTION_HEADER,
+        )
+    }
+
     fn in_table(&self, kind: u32, wanted: u64) -> Option<Named> {
-        let mut sections = self.entries(E_SHOFF, E_SHNUM, SECTION_HEADER);
+        let mut sections = self.sections();
         let section = sections.find(|s| number::<4>(s, 4) == Some(kind.into()))?;
         let contents = |section: &[u8]| {
             let [offset, size] = [24, 32].map(|at| number::<8>(section, at));
@@ -223,7 +232,7 @@ impl File {
             self.bytes.get(start..start.checked_add(size? as usize)?)
         };
         let link = number::<4>(section, 40)? as usize;
-        let mut sections = self.entries(E_SHOFF, E_SHNUM, SECTION_HEADER);
+        let mut sections = self.sections();
         let names = contents(sections.nth(link)?)?;
         let mut best: Option<(u64, usize)> = None;
         for symbol in contents(section)?.chunks_exact(SYMBOL) {
@@ -246,7 +255,7 @@ impl File {
         /// What the table begins with: its version, and how numbers are written: the address of the descriptions, the number of
         /// entries, and the entries, as distances from the table.
         const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-        let header = self.program_headers(PT_GNU_EH_FRAME).next()?;
+        let header = self.program_headers(libc::PT_GNU_EH_FRAME).next()?;
         let table = number::<8>(header, 16)?.wrapping_add(self.bias);
         // SAFETY: the loader has mapped the table, and so has the kernel.
         let (form, count) = unsafe {

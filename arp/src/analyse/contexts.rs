@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Number, Options};
 use crate::error::{Error, Result};
-use crate::file::reader::{Data, Record};
+use crate::file::record::{Data, Record};
 use crate::histogram::Histogram;
 use crate::stats::Stats;
 use crate::types::{Mode, Sid, Step, Tid, ValueSet};

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::convert::{self, FileWriter};
-use crate::file::reader::{Data, Reader};
+use crate::file::reader::Reader;
+use crate::file::record::Data;
 use crate::file::{Heading, blocks};
 use crate::histogram::Histogram;
 use crate::profile::Rerecorder;

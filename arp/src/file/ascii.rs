@@ -18,7 +18,7 @@
 use std::io::{self, BufRead, Write};
 
 use crate::error::{Error, ErrorKind, FilePosition, Result};
-use crate::file::reader::{Data, Record};
+use crate::file::record::{Data, Record};
 use crate::file::{Heading, MAX_OCTAVES, MAX_STACK};
 use crate::histogram::Histogram;
 use crate::stats::Stats;

@@ -6,6 +6,7 @@ pub(crate) mod convert;
 pub(crate) mod order;
 pub(crate) mod output;
 pub(crate) mod reader;
+pub(crate) mod record;
 pub(crate) mod samples;
 pub(crate) mod sink;
 pub(crate) mod sums;

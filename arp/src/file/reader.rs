@@ -9,46 +9,11 @@ use crate::error::{Error, FilePosition, Result};
 use crate::file::ascii::AsciiReader;
 use crate::file::blocks::{self, BlockKind, MAGIC, VERSION};
 use crate::file::bytes::Cursor;
+use crate::file::record::{Data, Record};
 use crate::file::samples::Samples;
 use crate::file::sums::Sums;
 use crate::file::{Heading, MAX_SETS, TITLE};
-use crate::histogram::Histogram;
-use crate::stats::Stats;
-use crate::types::{DataType, Format, Mode, Section, Step, Tid, ValueSet};
-use crate::value::Value;
-
-/// A record, borrowed from its reader.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Record<'a> {
-    /// The thread; `None` in an ASCII file, which has no threads.
-    pub thread: Option<Tid>,
-    /// The open sections from the outermost to the measured one. The counters are 0 in modes without single values.
-    pub stack: &'a [Step],
-    /// Measured values or sums.
-    pub data: Data<'a>,
-}
-
-impl Record<'_> {
-    /// Number of executions that it stands for.
-    pub fn count(&self) -> u64 {
-        match self.data {
-            Data::Sample(_) => 1,
-            Data::Stats(stats) => stats.first().map_or(0, Stats::count),
-            Data::Histograms(all) => all.first().map_or(0, |h| h.stats.count()),
-        }
-    }
-}
-
-/// Measured values or sums: one entry for each set of callbacks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Data<'a> {
-    /// Values of one execution.
-    Sample(&'a [Value]),
-    /// Sums over all executions of a call path.
-    Stats(&'a [Stats]),
-    /// Histograms over all executions of a call path.
-    Histograms(&'a [Histogram]),
-}
+use crate::types::{DataType, Format, Mode, Section, ValueSet};
 
 /// Streams through a data file. Memory does not grow with the file.
 pub struct Reader {

@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::record::session::Aggregate;
 use crate::record::thread::{Caller, Frame, Store};
 use crate::record::tree::{NONE, ROOT, Role};
-use crate::record::{Meter, Session, ThreadRecorder};
+use crate::record::{Session, ThreadRecorder};
 use crate::types::{SectionKind, Sid, Step};
 
 impl ThreadRecorder {
@@ -92,11 +92,6 @@ impl ThreadRecorder {
             });
         }
         self.base = self.frames.len();
-    }
-
-    /// The set of callbacks number `index`.
-    pub fn meter_mut(&mut self, index: usize) -> Option<&mut (dyn Meter + 'static)> {
-        self.meters.get_mut(index).map(|meter| &mut **meter)
     }
 
     /// Whether the block in memory will soon be full, for callers that want to choose the time of the write.

@@ -30,8 +30,7 @@ pub(super) fn folder(output: &Path) -> Result<PathBuf> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let parent =
-        std::fs::canonicalize(parent).map_err(|e| Error::new(DOING, e.to_string()).file(parent))?;
+    let parent = std::fs::canonicalize(parent).map_err(|e| Error::new(DOING, e).file(parent))?;
     Ok(beside(&parent.join(output.file_name().unwrap_or_default())))
 }
 
@@ -73,7 +72,7 @@ pub fn deliver(request: &Request, made: &Rewritten<'_>, steps: &mut Steps) -> Re
 /// Writes the files of a bundle but for the program.
 fn write_shared(request: &Request, made: &Rewritten<'_>, area: &Output<'_>) -> Result<()> {
     let folder = folder(&request.output)?;
-    let fail = |e: std::io::Error| Error::new(DOING, e.to_string()).file(&folder);
+    let fail = |e: std::io::Error| Error::new(DOING, e).file(&folder);
     if let Some(state) = made.state {
         let state = late::State::of_process(state, request, made.inputs)?;
         state.write(&folder.join(LATE))?;
@@ -110,15 +109,14 @@ fn pending(output: &Output<'_>, original: &Path, target: &Path) -> Result<Pendin
 
 /// A copy of the tool that was used.
 fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
-    let bytes = std::fs::read(tool)
-        .map_err(|e| Error::new("keeping the tool", e.to_string()).file(tool))?;
+    let bytes = std::fs::read(tool).map_err(|e| Error::new("keeping the tool", e).file(tool))?;
     PendingFile::write(target, |file| file.write_all(&bytes), 0o755)
 }
 
 /// Mode bits for the output: the program's, without privileges.
 fn output_mode(app: &Path) -> Result<u32> {
-    let metadata = std::fs::metadata(app)
-        .map_err(|e| Error::new("reading the program", e.to_string()).file(app))?;
+    let metadata =
+        std::fs::metadata(app).map_err(|e| Error::new("reading the program", e).file(app))?;
     let mode = metadata.mode() & 0o7777;
     if mode & 0o6000 != 0 {
         note("the program's set-user-ID and set-group-ID bits are not given to the output");

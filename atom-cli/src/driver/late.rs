@@ -11,6 +11,7 @@ use std::fs::{self, File as LockFile};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use atom_core::error::Reason;
 use atom_core::image::{Image, ObjectKind};
 use atom_core::pipeline::{self, Input, Rewritten};
 use atom_core::{Error, Result, memory};
@@ -73,7 +74,7 @@ impl State {
         inputs: &[Input],
     ) -> Result<Self> {
         let words = std::env::args_os().map(|word| text(Path::new(&word)));
-        let folder = std::env::current_dir().map_err(|e| Error::new(DOING, e.to_string()))?;
+        let folder = std::env::current_dir().map_err(|e| Error::new(DOING, e))?;
         let variables = VARIABLES
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
@@ -90,7 +91,7 @@ impl State {
     /// Writes it into a folder, which is made.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let file = folder.join(STATE);
-        let fail = |e: std::io::Error| Error::new(DOING, e.to_string()).file(&file);
+        let fail = |e: std::io::Error| Error::new(DOING, e).file(&file);
         fs::create_dir_all(folder).map_err(fail)?;
         let json = serde_json::to_vec(self).map_err(|e| fail(e.into()))?;
         fs::write(&file, json).map_err(fail)
@@ -103,22 +104,22 @@ impl State {
     }
 
     fn read(file: &Path) -> Result<Self> {
-        let fail = |e: std::io::Error| Error::new(DOING, e.to_string()).file(file);
+        let fail = |e: std::io::Error| Error::new(DOING, e).file(file);
         let json = fs::read(file).map_err(fail)?;
         serde_json::from_slice(&json).map_err(|e| fail(e.into()))
     }
 
     /// The command line that instrumented the process, in the folder and with the variables of that time.
     fn command_line(&self) -> Result<Args> {
-        let fail = |e: String| Error::new(DOING, e);
-        std::env::set_current_dir(&self.folder).map_err(|e| fail(e.to_string()))?;
+        std::env::set_current_dir(&self.folder).map_err(|e| Error::new(DOING, e))?;
         for (name, value) in &self.variables {
             // SAFETY: the process has one thread.
             unsafe { std::env::set_var(name, value) };
         }
         memory::keep_large_apart();
         memory::start_threads();
-        let mut args = Args::try_parse_from(&self.words).map_err(|e| fail(e.to_string()))?;
+        let mut args =
+            Args::try_parse_from(&self.words).map_err(|e| Error::new(DOING, e.to_string()))?;
         with::add_folders(&mut args.run.choices)?;
         // The file under its temporary name is gone.
         let placed_at = args.run.job.as_ref().and_then(|job| job.placed_at.as_ref());
@@ -155,7 +156,7 @@ fn stamps(request: &Request, inputs: &[Input]) -> Result<Vec<String>> {
     let all = tool.into_iter().chain([command.as_path()]).chain(others);
     all.map(|path| {
         let metadata = fs::metadata(path);
-        let metadata = metadata.map_err(|e| Error::new(DOING, e.to_string()).file(path))?;
+        let metadata = metadata.map_err(|e| Error::new(DOING, e).file(path))?;
         Ok(stamp(&metadata))
     })
     .collect()
@@ -195,7 +196,7 @@ fn unblock_signals() {
 
 /// The folder with the library's files, from earlier or made now. `state` is the file with the process's state.
 fn found_or_made(state: &Path, library: &Path) -> Result<PathBuf> {
-    let fail = |e: std::io::Error, file: &Path| Error::new(DOING, e.to_string()).file(file);
+    let fail = |e: std::io::Error, file: &Path| Error::new(DOING, e).file(file);
     let metadata = fs::metadata(library).map_err(|e| fail(e, library))?;
     let name = Identity::of_words(&[text(state)?, text(library)?, stamp(&metadata)]);
     let before = state.parent().unwrap_or(Path::new("/"));
@@ -272,8 +273,8 @@ fn add_with_dependencies(inputs: &mut Vec<Input>, (library, image): (&Path, Imag
 }
 
 /// The image of a library that may be added. What can never be added costs nothing more.
-fn image(library: &Path) -> Result<Image, String> {
-    let real = fs::canonicalize(library).map_err(|e| e.to_string())?;
+fn image(library: &Path) -> Result<Image, Reason> {
+    let real = fs::canonicalize(library)?;
     let image = objects::library(&real).ok_or("it cannot be instrumented")?;
     match image.kind {
         ObjectKind::SharedObject => Ok(image),
@@ -283,7 +284,7 @@ fn image(library: &Path) -> Result<Image, String> {
 
 /// Makes the files in `making`, which will be `folder`.
 fn make(before: &State, library: &Path, making: &Path, folder: &Path) -> Result<()> {
-    let fail = |e: String| Error::new(DOING, e).file(library);
+    let fail = |e: Reason| Error::new(DOING, e).file(library);
     let image = image(library).map_err(fail)?;
     let args = before.command_line()?;
     let request = Request::new(&args.run)?;
@@ -324,9 +325,9 @@ fn make(before: &State, library: &Path, making: &Path, folder: &Path) -> Result<
             after.added.push(added);
         }
         let libraries = making.join(LIBRARIES);
-        fs::create_dir_all(&libraries).map_err(|e| fail(e.to_string()))?;
+        fs::create_dir_all(&libraries).map_err(|e| fail(e.into()))?;
         deliver::write_objects(made, first, &libraries)?;
-        fs::write(making.join(AREA), area.to_vec()?).map_err(|e| fail(e.to_string()))?;
+        fs::write(making.join(AREA), area.to_vec()?).map_err(|e| fail(e.into()))?;
         after.write(making)
     })
 }

@@ -48,8 +48,7 @@ pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Ve
     }];
     let mut all_are_known = true;
     for (i, path) in paths.into_iter().enumerate() {
-        let real = std::fs::canonicalize(&path)
-            .map_err(|e| Error::new(DOING, e.to_string()).file(&path))?;
+        let real = std::fs::canonicalize(&path).map_err(|e| Error::new(DOING, e).file(&path))?;
         if !seen.insert(real.clone()) {
             continue;
         }

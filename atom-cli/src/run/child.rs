@@ -126,7 +126,7 @@ pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<(u3
     }
     // SAFETY: the mask is the one that the thread had.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    let mut child = child.map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
+    let mut child = child.map_err(|e| Error::new(DOING, e).file(file))?;
     let status = child
         .wait()
         .map_err(|e| Error::new(DOING, format!("waiting for it: {e}")).file(file));

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use atom_core::error::Reason;
 use atom_core::{Error, Result};
 use object::Endianness;
 use object::elf::{FileHeader64, PF_X, PT_LOAD};
@@ -30,9 +31,9 @@ const NOISE: [&str; 6] = [
 
 /// The program interpreter that a program names; `None` for a static program.
 pub fn interpreter(program: &Path) -> Result<Option<PathBuf>> {
-    let fail = |reason: String| Error::new(DOING, reason).file(program);
-    let bytes = std::fs::read(program).map_err(|e| fail(e.to_string()))?;
-    let file = ElfFile64::<Endianness>::parse(&*bytes).map_err(|e| fail(e.to_string()))?;
+    let fail = |reason: Reason| Error::new(DOING, reason).file(program);
+    let bytes = std::fs::read(program).map_err(|e| fail(e.into()))?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes).map_err(|e| fail(e.to_string().into()))?;
     let path = file.elf_program_headers().iter().find_map(|header| {
         let path = header.interpreter(file.endian(), file.data());
         path.ok().flatten()

@@ -55,7 +55,7 @@ impl Identity {
     pub fn add_file(&mut self, file: &Path) -> Result<()> {
         let digest = self
             .digest(file)
-            .map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
+            .map_err(|e| Error::new(DOING, e).file(file))?;
         self.add("path", file.as_os_str().as_bytes());
         self.add("contents", &digest);
         Ok(())

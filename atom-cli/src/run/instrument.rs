@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use atom_core::error::Reason;
 use atom_core::image::separate;
 use atom_core::{Error, Result};
 
@@ -112,7 +113,7 @@ impl<'a> Wish<'a> {
             let made = self.make(program, &parts, store, (&name, folder, voice));
             match &made {
                 Ok(()) => is_new = true,
-                Err(Failure::Job(reason)) => failure = Some(reason.clone()),
+                Err(Failure::Job(answer)) => failure = Some(answer.clone()),
                 Err(Failure::Other(_)) => {}
             }
             made.map_err(Failure::into_error)
@@ -126,12 +127,11 @@ impl<'a> Wish<'a> {
                 Ok(Made::Entry(entry))
             }
             (Err(error), None) => Err(error),
-            (Err(_), Some(reason)) => {
-                // The system's errors may be those of this process's limits.
-                if let Some(reason) = reason.as_ref().filter(|r| !r.contains("os error")) {
-                    shortcut.to_reason(reason, &stamps);
+            (Err(_), Some(answer)) => {
+                if let Some(answer) = answer.as_ref().filter(|answer| !answer.may_pass) {
+                    shortcut.to_reason(&answer.reason, &stamps);
                 }
-                Ok(Made::Nothing(reason))
+                Ok(Made::Nothing(answer.map(|answer| answer.reason)))
             }
         }
     }
@@ -171,7 +171,7 @@ impl<'a> Wish<'a> {
             // Bundles have a link of their own.
             let link = folder.join(ORIGINAL);
             std::os::unix::fs::symlink(&parts.file, &link)
-                .map_err(|e| Error::new("linking the original", e.to_string()).file(link))
+                .map_err(|e| Error::new("linking the original", e).file(link))
                 .map_err(Failure::Other)?;
         }
         let unseen = folder.join(UNSEEN);
@@ -180,7 +180,7 @@ impl<'a> Wish<'a> {
             false => names(&parts.libraries),
         };
         std::fs::write(&unseen, names)
-            .map_err(|e| Error::new("noting the program's libraries", e.to_string()).file(unseen))
+            .map_err(|e| Error::new("noting the program's libraries", e).file(unseen))
             .map_err(Failure::Other)
     }
 
@@ -225,7 +225,7 @@ impl Parts {
     fn find(wish: &Wish<'_>, program: &Program, store: &Store, known: &[List]) -> Result<Self> {
         const DOING: &str = "finding the program to run";
         let file = std::fs::canonicalize(&program.file)
-            .map_err(|e| Error::new(DOING, e.to_string()).file(&program.file))?;
+            .map_err(|e| Error::new(DOING, e).file(&program.file))?;
         let libraries = libraries(&file)?;
         let later = known
             .iter()
@@ -277,7 +277,7 @@ impl Parts {
             // The runtime knows an object by what the file system says of it.
             let m = object
                 .metadata()
-                .map_err(|e| Error::new("looking at an object", e.to_string()).file(object))?;
+                .map_err(|e| Error::new("looking at an object", e).file(object))?;
             let known = [m.dev(), m.ino(), m.mtime() as u64, m.mtime_nsec() as u64];
             identity.add_words("file", &known.map(|word| word.to_string()));
         }
@@ -325,8 +325,8 @@ const MAKING: &str = "making the instrumented program";
 
 /// Why an entry was not made.
 enum Failure {
-    /// The program cannot be instrumented; the reason, if it has not been told.
-    Job(Option<String>),
+    /// The program cannot be instrumented; the answer, if the reason has not been told.
+    Job(Option<Answer>),
     /// Something else.
     Other(Error),
 }
@@ -342,13 +342,13 @@ impl Failure {
 
 /// Runs a command that instruments the program in `file`.
 fn run(command: &mut Command, file: &Path, voice: Voice<'_>) -> std::result::Result<(), Failure> {
-    let fail = |reason: String| Failure::Other(Error::new(MAKING, reason).file(file));
+    let fail = |reason: Reason| Failure::Other(Error::new(MAKING, reason).file(file));
     let Voice::Silent(folder) = voice else {
-        let status = command.status().map_err(|e| fail(e.to_string()))?;
+        let status = command.status().map_err(|e| fail(e.into()))?;
         return match status.code() {
             Some(0) => Ok(()),
             Some(_) => Err(Failure::Job(None)),
-            None => Err(fail(format!("instrumenting ended: {status}"))),
+            None => Err(fail(format!("instrumenting ended: {status}").into())),
         };
     };
     // The program's environment is not the command's. The variables that lead to debug information stay.
@@ -360,21 +360,26 @@ fn run(command: &mut Command, file: &Path, voice: Voice<'_>) -> std::result::Res
     if folder.is_dir() {
         command.current_dir(folder);
     }
-    let output = command.output().map_err(|e| fail(e.to_string()))?;
+    let output = command.output().map_err(|e| fail(e.into()))?;
     match output.status.code() {
         Some(0) => Ok(()),
-        Some(_) => Err(Failure::Job(Some(reason(&output)))),
-        None => Err(fail(format!("instrumenting ended: {}", output.status))),
+        Some(_) => Err(Failure::Job(Some(answer(&output)))),
+        None => Err(fail(
+            format!("instrumenting ended: {}", output.status).into(),
+        )),
     }
 }
 
-/// Why a process has failed: its answer. Without memory it cannot answer, and the reason is all that it has printed.
-fn reason(output: &Output) -> String {
+/// The answer of a process that has failed. Without memory it cannot answer, and the reason is all that it has printed.
+fn answer(output: &Output) -> Answer {
     let printed = || {
         let text = String::from_utf8_lossy(&output.stderr);
-        text.trim().replace('\n', "; ")
+        Answer {
+            reason: text.trim().replace('\n', "; "),
+            may_pass: true,
+        }
     };
-    Answer::read(&output.stdout).map_or_else(printed, |answer| answer.reason)
+    Answer::read(&output.stdout).unwrap_or_else(printed)
 }
 
 /// The tool's file, by the tool's name, the path of its source, or its path. A tool in C may have further parts.
@@ -386,6 +391,5 @@ pub fn tool_file(tool: &str, parts: &[PathBuf]) -> Result<PathBuf> {
     if !tool.contains('/') {
         return find::named_tool(tool);
     }
-    std::fs::canonicalize(path)
-        .map_err(|e| Error::new("loading the tool", e.to_string()).file(path))
+    std::fs::canonicalize(path).map_err(|e| Error::new("loading the tool", e).file(path))
 }

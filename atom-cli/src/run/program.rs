@@ -132,7 +132,7 @@ fn script_head(file: &Path) -> Result<Option<(PathBuf, Option<OsString>)>> {
     let mut head = Vec::new();
     File::open(file)
         .and_then(|f| f.take(SCRIPT_HEAD).read_to_end(&mut head))
-        .map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
+        .map_err(|e| Error::new(DOING, e).file(file))?;
     let Some(line) = head.strip_prefix(b"#!") else {
         return Ok(None);
     };

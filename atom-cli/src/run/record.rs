@@ -103,7 +103,7 @@ fn file(store: &Path, waiter: u32) -> PathBuf {
 impl Record {
     /// Makes an empty record in the folder of the store.
     pub fn make(store: &Path) -> Result<Self> {
-        let fail = |e: std::io::Error, file: &Path| Error::new(DOING, e.to_string()).file(file);
+        let fail = |e: std::io::Error, file: &Path| Error::new(DOING, e).file(file);
         let folder = store.join(FOLDER);
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {

@@ -436,9 +436,7 @@ fn fail(error: &std::io::Error, file: &Path) -> Error {
         }
         _ => "XDG_CACHE_HOME may name another folder",
     };
-    Error::new(DOING, error.to_string())
-        .file(file)
-        .advice(advice)
+    Error::new(DOING, error).file(file).advice(advice)
 }
 
 #[cfg(test)]

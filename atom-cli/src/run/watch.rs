@@ -94,7 +94,7 @@ impl Asking {
         if wishes.every.is_none() && wishes.report_on.is_none() {
             return Ok(Self { thread: None });
         }
-        let fail = |e: std::io::Error| Error::new("preparing the run", e.to_string());
+        let fail = |e: std::io::Error| Error::new("preparing the run", e);
         // SAFETY: a new descriptor, which nobody else has.
         let event = unsafe {
             match libc::eventfd(0, libc::EFD_CLOEXEC) {

@@ -263,7 +263,7 @@ impl Parts {
 
     /// Makes the tool in a folder.
     fn make(&self, folder: &Path, library: &str) -> Result<()> {
-        let doing = |e: std::io::Error| Error::new(DOING, e.to_string());
+        let doing = |e: std::io::Error| Error::new(DOING, e);
         let _waiting = Progress::start("compiling the tool");
         let work = folder.join("work");
         fs::create_dir_all(&work).map_err(doing)?;

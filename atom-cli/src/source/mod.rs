@@ -158,7 +158,7 @@ impl Sources {
 /// Removes what compilations have left for later ones. Compiled tools are entries of the cache.
 pub fn forget(store: &Store) -> Result<()> {
     let compiling = store.folder().join(COMPILING);
-    let fail = |e: std::io::Error| Error::new("clearing the cache", e.to_string()).file(&compiling);
+    let fail = |e: std::io::Error| Error::new("clearing the cache", e).file(&compiling);
     let Ok(lock) = File::open(compiling.join("lock")) else {
         return Ok(());
     };
@@ -171,7 +171,7 @@ pub fn forget(store: &Store) -> Result<()> {
 
 /// Compiles a script to the file `library`.
 fn compile(script: &Script, sources: &Sources, store: &Store, library: &Path) -> Result<()> {
-    let doing = |e: std::io::Error| Error::new(DOING, e.to_string());
+    let doing = |e: std::io::Error| Error::new(DOING, e);
     let compiling = store.folder().join(COMPILING);
     let package = compiling.join(&script.name);
     fs::create_dir_all(&package).map_err(doing)?;
@@ -233,7 +233,7 @@ fn compile(script: &Script, sources: &Sources, store: &Store, library: &Path) ->
         return Err(Error::new(DOING, "it does not compile").file(&script.file));
     }
     let made = target.join(format!("release/lib{}.so", script.crate_name()));
-    fs::copy(&made, library).map_err(|e| Error::new(DOING, e.to_string()).file(&made))?;
+    fs::copy(&made, library).map_err(|e| Error::new(DOING, e).file(&made))?;
     // What is left there is of no use any more; the next tool of this name writes it again.
     fs::remove_dir_all(&package).unwrap_or_default();
     Ok(())

@@ -68,7 +68,7 @@ pub fn run(args: &New) -> Result<()> {
         if let Err(e) = made {
             // Nothing was there before, so all of it is this command's.
             std::fs::remove_dir_all(folder).unwrap_or_default();
-            return Err(Error::new(DOING, e.to_string()).file(file));
+            return Err(Error::new(DOING, e).file(file));
         }
     }
     tell(folder, &library);

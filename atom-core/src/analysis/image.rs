@@ -86,8 +86,7 @@ pub struct AnalysisImage {
 impl AnalysisImage {
     /// Reads and prepares the tool in `file`.
     pub fn read(file: &Path, facts: ToolFacts) -> Result<Self> {
-        let bytes =
-            memory::Contents::of(file).map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
+        let bytes = memory::Contents::of(file).map_err(|e| Error::new(DOING, e).file(file))?;
         Self::parse(file, &bytes, facts)
     }
 

@@ -12,6 +12,7 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::image::{AnalysisImage, Symbol, Tls, Value};
 use super::unwind_ranges;
+use crate::error::Reason;
 use crate::tool::ToolFacts;
 use crate::{Error, PAGE, Result};
 
@@ -36,7 +37,7 @@ impl<'a> Reader<'a> {
         Self { file, bytes, facts }
     }
 
-    pub(super) fn error(&self, reason: impl Into<String>) -> Error {
+    pub(super) fn error(&self, reason: impl Into<Reason>) -> Error {
         Error::new(DOING, reason).file(self.file)
     }
 

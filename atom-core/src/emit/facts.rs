@@ -147,7 +147,7 @@ impl Facts {
     /// Fills the `ObjectInfo` at an offset.
     fn add_object(&mut self, at: usize, member: &Member<'_>, version: u32) -> Result<()> {
         let stat = std::fs::metadata(member.path)
-            .map_err(|e| Error::new("looking at an object", e.to_string()).file(member.path))?;
+            .map_err(|e| Error::new("looking at an object", e).file(member.path))?;
         let path = member.path.as_os_str().as_bytes();
         self.put_text(at + offset_of!(ObjectInfo, path), path);
         // The kernel opens the program and the interpreter; nobody else may get the new ones.

@@ -179,7 +179,7 @@ impl<'a> Output<'a> {
             Ok(()) => Ok(all),
             Err(e) => Err(match e.downcast::<Error>() {
                 Ok(e) => e,
-                Err(e) => Error::new("writing the output", e.to_string()),
+                Err(e) => Error::new("writing the output", e),
             }),
         }
     }

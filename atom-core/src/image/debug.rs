@@ -12,22 +12,19 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::io::Read;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use gimli::{
     AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader, LittleEndian,
 };
-use object::{CompressionFormat, Object, ObjectSection};
 
 use super::Image;
+use super::debug_section::section;
 use super::inlined::Functions;
 use super::separate::{DebugFile, separate_file};
 use super::{LineInfo, LineSource, SourceFrame};
 
-/// Largest size in bytes of a decompressed section; larger sections are ignored.
-const MAX_SECTION: u64 = 2 << 30;
 /// Largest length of a name in bytes; a longer name is cut.
 const MAX_NAME: usize = 4096;
 /// Largest size in bytes of all names together; further names are dropped.
@@ -209,33 +206,6 @@ pub(super) fn with_dwarf<T>(
     Some(read(
         &sections.borrow(|bytes| Slice::new(bytes, gimli::LittleEndian)),
     ))
-}
-
-/// Contents of a debug section, decompressed.
-pub(crate) fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
-    // Older GNU tools mark a compressed section by its name.
-    let section = file
-        .section_by_name(name)
-        .or_else(|| file.section_by_name(&name.replace(".debug", ".zdebug")))?;
-    let contents = section.compressed_data().ok()?;
-    // One byte more than announced, so that a liar is noticed.
-    let limit = contents.uncompressed_size.min(MAX_SECTION) + 1;
-    let mut out = Vec::new();
-    match contents.format {
-        CompressionFormat::None => return Some(Cow::Borrowed(contents.data)),
-        CompressionFormat::Zlib => {
-            flate2::read::ZlibDecoder::new(contents.data)
-                .take(limit)
-                .read_to_end(&mut out)
-                .ok()?;
-        }
-        CompressionFormat::Zstandard => {
-            let decoder = ruzstd::decoding::StreamingDecoder::new(contents.data).ok()?;
-            decoder.take(limit).read_to_end(&mut out).ok()?;
-        }
-        _ => return None,
-    }
-    (out.len() as u64 == contents.uncompressed_size).then_some(Cow::Owned(out))
 }
 
 fn load(image: &Image) -> Table {

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::Image;
 use super::SourceFrame;
-use super::debug::section;
+use super::debug_section::section;
 use super::separate::{DEBUG_ROOT, map, separate_file};
 
 /// Deepest nesting of entries that is read; entries of real programs stay below 100.

@@ -3,6 +3,7 @@
 //! Everything is validated once, here; later stages may index freely.
 
 pub mod debug;
+pub(crate) mod debug_section;
 mod decoder;
 pub mod imports;
 mod inlined;
@@ -12,6 +13,7 @@ mod lines;
 mod open;
 mod origin;
 pub mod separate;
+mod symtab;
 pub mod variables;
 pub mod versions;
 

@@ -14,9 +14,10 @@ use object::{Endianness, LittleEndian};
 
 use super::kind::Marks;
 use super::separate;
+use super::symtab::{read_symtab, symbol};
 use super::{Image, Interpreter, NEW_TEXT, ObjectKind, Reloc, Section, Segment, Symbol};
 use crate::PAGE;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 
 const DOING: &str = "reading the program";
 
@@ -47,14 +48,14 @@ impl Image {
     }
 
     fn read_inner(path: &Path) -> Result<Self> {
-        let metadata = std::fs::metadata(path).map_err(|e| Error::new(DOING, io_reason(&e)))?;
+        let metadata = std::fs::metadata(path).map_err(|e| Error::new(DOING, io_reason(e)))?;
         if metadata.is_dir() {
             return Err(Error::new(DOING, "it is a directory").advice("name the program's file"));
         }
         if !metadata.is_file() {
             return Err(Error::new(DOING, "it is not a regular file"));
         }
-        let handle = File::open(path).map_err(|e| Error::new(DOING, io_reason(&e)))?;
+        let handle = File::open(path).map_err(|e| Error::new(DOING, io_reason(e)))?;
         if metadata.len() == 0 {
             return Err(not_elf("the file is empty"));
         }
@@ -97,11 +98,11 @@ fn no_lone_library(image: &Image) -> Option<&'static str> {
     }
 }
 
-fn io_reason(error: &std::io::Error) -> String {
+fn io_reason(error: std::io::Error) -> Reason {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".into(),
         std::io::ErrorKind::PermissionDenied => "permission denied".into(),
-        _ => error.to_string(),
+        _ => error.into(),
     }
 }
 
@@ -109,7 +110,7 @@ fn not_elf(reason: &str) -> Error {
     Error::new(DOING, reason).advice("atom instruments linked ELF programs for x86-64 Linux")
 }
 
-fn malformed(reason: impl Into<String>) -> Error {
+fn malformed(reason: impl Into<Reason>) -> Error {
     Error::new(DOING, reason).advice("the file seems truncated or damaged; copy or link it again")
 }
 
@@ -320,35 +321,6 @@ fn read_sections(header: &Header, endian: Endianness, data: &[u8]) -> Result<Vec
             size: s.sh_size(endian),
         })
         .collect())
-}
-
-fn symbol(endian: Endianness, s: &elf::Sym64<Endianness>, name: &[u8], exported: bool) -> Symbol {
-    let undefined = s.st_shndx(endian) == elf::SHN_UNDEF;
-    Symbol {
-        name: String::from_utf8_lossy(name).into_owned(),
-        address: s.st_value(endian),
-        size: s.st_size(endian),
-        is_func: matches!(s.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC),
-        is_ifunc: s.st_type() == elf::STT_GNU_IFUNC,
-        is_object: matches!(s.st_type(), elf::STT_OBJECT | elf::STT_TLS),
-        is_exported: exported && !undefined,
-        is_undefined: undefined,
-    }
-}
-
-/// The symbols of `.symtab`; none if `data` is no ELF file or has no such table.
-pub(super) fn read_symtab(data: &[u8]) -> Vec<Symbol> {
-    let read = || {
-        let header = Header::parse(data).ok()?;
-        let endian = header.endian().ok()?;
-        let sections = header.sections(endian, data).ok()?;
-        let table = sections.symbols(endian, data, elf::SHT_SYMTAB).ok()?;
-        let strings = table.strings();
-        let name = |s: &elf::Sym64<Endianness>| s.name(endian, strings).unwrap_or_default();
-        let symbols = table.iter().map(|s| symbol(endian, s, name(s), false));
-        Some(symbols.collect())
-    };
-    read().unwrap_or_default()
 }
 
 fn read_dynamic(image: &Image) -> Vec<(elf::DynamicTag, u64)> {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSection};
 
-use super::open::read_symtab;
+use super::symtab::read_symtab;
 use super::{Image, Symbol};
 
 /// Folder in which distributions keep separate debug files.

@@ -26,6 +26,7 @@ use super::select::Selected;
 use super::session::Results;
 use super::{LineInfo, host};
 use crate::cfg::Cfg;
+use crate::error::Reason;
 use crate::image::Image;
 use crate::{Error, Result, memory};
 
@@ -74,25 +75,25 @@ pub struct Tool {
 impl Tool {
     /// Loads the tool in the file at `path`.
     pub fn load(path: &Path) -> Result<Self> {
-        let fail = |reason: String| Error::new(DOING, reason).file(path);
+        let fail = |reason: Reason| Error::new(DOING, reason).file(path);
         let bytes = memory::Contents::of(path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => fail("there is no such file".to_owned()).advice(
+            std::io::ErrorKind::NotFound => fail("there is no such file".into()).advice(
                 "a tool of your own is a path to its .so file; --tool NAME takes a shipped one",
             ),
-            std::io::ErrorKind::IsADirectory => fail("it is a directory".to_owned()),
-            _ => fail(e.to_string()),
+            std::io::ErrorKind::IsADirectory => fail("it is a directory".into()),
+            _ => fail(e.into()),
         })?;
         let mut tool = Self::inspect(path, &bytes)?;
 
         // For a name without a slash the loader would search its own directories.
-        let full = path.canonicalize().map_err(|e| fail(e.to_string()))?;
+        let full = path.canonicalize().map_err(|e| fail(e.into()))?;
         // SAFETY: loading runs the initialisers of the tool's Rust standard
         // library, and code that the user asked to run.
         let library = unsafe { Library::open(Some(OsStr::new(&full)), RTLD_NOW | RTLD_LOCAL) }
-            .map_err(|e| fail(format!("it cannot be loaded: {e}")))?;
+            .map_err(|e| fail(format!("it cannot be loaded: {e}").into()))?;
         // SAFETY: the symbol is data; only its address is taken here.
         let header = unsafe { library.get::<*const ToolHeader>(TOOL_HEADER_SYMBOL.as_bytes()) }
-            .map_err(|e| fail(e.to_string()))?
+            .map_err(|e| fail(e.to_string().into()))?
             .into_raw()
             .cast::<ToolHeader>()
             .cast_const();

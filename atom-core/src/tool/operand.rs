@@ -14,7 +14,7 @@ use atom_abi::host::Reg;
 
 use super::calls::{ANY_OPERAND, Argument, NO_REGISTER};
 use super::value::{Address, Element, Segment, Selected, Taken, Value};
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 use crate::x86::asm::{Cond, Gpr};
 use crate::x86::memory::{MemoryOperand, MemoryOperands};
 use crate::x86::{
@@ -80,7 +80,7 @@ impl At {
         }
     }
 
-    fn error(&self, reason: impl Into<String>) -> Error {
+    fn error(&self, reason: impl Into<Reason>) -> Error {
         Error::new("planning a call", reason)
             .address(self.instruction.ip())
             .symbol(format!("{}", self.instruction))

@@ -30,7 +30,7 @@ use crate::cfg::graph::{EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::pointers::data_pointers;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::imports::Imports;
-use crate::image::{debug, labels};
+use crate::image::{debug_section, labels};
 use crate::unwind::UnwindTable;
 use crate::x86::memory::MemoryOperands;
 use crate::x86::{ControlFlow, InstructionInfoFactory, direct_target, operands, registers};
@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
         let mut kept = self.cache.sections.borrow_mut();
         let bytes = kept.entry(name.to_owned()).or_insert_with(|| {
             let found = object::File::parse(&self.image.file[..]).ok();
-            let bytes = found.and_then(|f| Some(debug::section(&f, name)?.into_owned()));
+            let bytes = found.and_then(|f| Some(debug_section::section(&f, name)?.into_owned()));
             bytes.unwrap_or_default().into()
         });
         let bytes: *const [u8] = &**bytes;

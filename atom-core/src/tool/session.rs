@@ -18,6 +18,7 @@ use super::room::Room;
 use super::select::Selected;
 use super::{LineInfo, check};
 use crate::cfg::{Cfg, Numbers, ProcKind, Status};
+use crate::error::Reason;
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::x86::class::{Classifier, types_of_flow};
@@ -147,7 +148,7 @@ impl<'a> Session<'a> {
     }
 
     /// Makes an error of the tool.
-    pub(super) fn error(&self, reason: impl Into<String>) -> Error {
+    pub(super) fn error(&self, reason: impl Into<Reason>) -> Error {
         Error::new(DOING, reason).file(self.tool.path())
     }
 

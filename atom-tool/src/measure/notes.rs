@@ -12,7 +12,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use analysis_rt::SpinLock;
 
@@ -358,6 +358,16 @@ impl Taken<1> {
     /// A copy, from which the same words can be taken.
     pub fn copy(&self) -> Self {
         Self { ..*self }
+    }
+}
+
+/// Says once that there is no memory; `what` names the tool and what a thread has no memory for.
+#[cold]
+#[inline(never)]
+pub fn report_lack(what: &str) {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    if !IS_TOLD.swap(true, Ordering::Relaxed) {
+        eprintln!("{what} (or a kernel older than Linux 4.14)");
     }
 }
 

@@ -53,8 +53,6 @@ pub struct Account<F> {
     /// Number of running activations, by thread and procedure.
     depth: HashMap<(u32, u32), u32>,
     threads: Vec<Thread>,
-    /// Number of calls of procedures that are not included.
-    unlisted: u64,
 }
 
 impl<F: FnMut(u32) -> bool> Account<F> {
@@ -66,7 +64,6 @@ impl<F: FnMut(u32) -> bool> Account<F> {
             arcs: HashMap::new(),
             depth: HashMap::new(),
             threads: Vec::new(),
-            unlisted: 0,
         }
     }
 
@@ -101,7 +98,6 @@ impl<F: FnMut(u32) -> bool> Account<F> {
             }
             state.last = clock;
             if !(self.is_included)(proc) {
-                self.unlisted += u64::from(kind == EventKind::Entry);
                 continue;
             }
             if kind.opens() {
@@ -146,11 +142,6 @@ impl<F: FnMut(u32) -> bool> Account<F> {
         let mut all: Vec<_> = self.arcs.iter().map(|(k, v)| (*k, *v)).collect();
         all.sort_unstable();
         all
-    }
-
-    /// Number of calls of procedures that the report does not include.
-    pub fn excluded_calls(&self) -> u64 {
-        self.unlisted
     }
 
     /// Number of threads.

@@ -30,7 +30,7 @@ pub fn print_with(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> 
     let mut out = BufWriter::new(std::io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(e) => Err(Error::new("writing to standard output", e.to_string())),
+        Err(e) => Err(Error::new("writing to standard output", e)),
         Ok(()) => Ok(()),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::column::{By, Column, Role, Sum, Table, Type};
+use tables::schema::{Role, Sum, Type};
+
+use crate::column::{Column, Table};
 use crate::value::Value;
 use crate::{Error, Fact, FactValue, Object, Profile, Result};
 
@@ -355,18 +357,6 @@ fn append(into: &mut Column, from: Option<&Column>, row: usize, maps: &Maps<'_>)
         let file = from.and_then(|c| maps.strings.get(c.file(row)?));
         into.files.resize(before, -1);
         into.files.push(file.map_or(-1, |file| *file as i64));
-    }
-}
-
-impl Table {
-    /// True if rows are identified by addresses or places of code.
-    pub fn is_of_code(&self) -> bool {
-        let of_code = |c: &Column| matches!(c.kind, Type::Address | Type::Place);
-        self.by != By::Data
-            && self
-                .columns
-                .iter()
-                .any(|c| c.role == Role::Key && of_code(c))
     }
 }
 

@@ -1,32 +1,10 @@
 //! Tables and their columns.
 
 use serde::{Deserialize, Serialize};
+use tables::schema::{By, Role, Sum, Type};
 
+use crate::named;
 use crate::value::Value;
-
-/// What a row of a table stands for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum By {
-    Object,
-    Procedure,
-    File,
-    Line,
-    Block,
-    Instruction,
-    /// A conditional branch.
-    Branch,
-    /// An edge of the call graph.
-    Arc,
-    /// An object of the program's data.
-    Data,
-    Thread,
-    /// Anything else.
-    #[default]
-    #[serde(other)]
-    Other,
-}
 
 /// The readers for whom a table was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,73 +18,13 @@ pub enum Readers {
     All,
 }
 
-/// The type of a column or a fact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Type {
-    /// An integer.
-    Count,
-    /// The quotient of two numbers.
-    Ratio,
-    /// A hundredfold quotient.
-    Percent,
-    /// A duration in seconds.
-    Seconds,
-    /// A number of bytes.
-    Bytes,
-    /// An address in the original file of an object.
-    Address,
-    /// A source file and a line in it.
-    Place,
-    /// A text.
-    Text,
-    /// A type that this crate does not know.
-    #[default]
-    #[serde(other)]
-    Other,
-}
-
-/// What a column is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Identifies the row, when tables are added up or compared.
-    Key,
-    /// Describes the row.
-    Label,
-    /// A measured value.
-    Measure,
-    /// Computed from other columns; the file has no values.
-    Derived,
-    /// A role that this crate does not know.
-    #[default]
-    #[serde(other)]
-    Other,
-}
-
-/// How the values of several runs are added up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sum {
-    /// Their sum.
-    Add,
-    /// The largest.
-    Max,
-    /// The smallest.
-    Min,
-    /// They cannot be added.
-    #[default]
-    #[serde(other)]
-    None,
-}
-
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// Its name, which is its title, too; different for each table.
     pub name: String,
     /// What a row stands for.
-    #[serde(default)]
+    #[serde(default, with = "named")]
     pub by: By,
     /// Number of rows.
     pub rows: usize,
@@ -123,16 +41,16 @@ pub struct Column {
     /// Its name, different for each column of the table.
     pub name: String,
     /// The type of its values.
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, with = "named")]
     pub kind: Type,
     /// The unit of its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// What it is for.
-    #[serde(default)]
+    #[serde(default, with = "named")]
     pub role: Role,
     /// Of a measure: how the values of several runs are added up.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default", with = "named")]
     pub sum: Sum,
     /// Of a derived column: the column that is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,9 @@
 //! Derived columns: shares and ratios, which are computed whenever they are needed. So they are right for sums
 //! of several runs, too.
 
-use crate::column::{Column, Role, Table, Type};
+use tables::schema::{Role, Type};
+
+use crate::column::{Column, Table};
 use crate::value::Value;
 use crate::{Fact, FactValue, Profile};
 

@@ -22,6 +22,7 @@ mod column;
 mod derived;
 mod error;
 mod head;
+mod named;
 mod read;
 mod value;
 mod write;
@@ -29,10 +30,11 @@ mod write;
 use serde::{Deserialize, Serialize};
 
 pub use add::{Adder, added, join};
-pub use column::{By, Column, Readers, Role, Sum, Table, Type};
+pub use column::{Column, Readers, Table};
 pub use derived::fraction;
 pub use error::{Error, Result};
 pub use head::{Host, Object, ObjectKind, Process, Program, Scope, Time};
+pub use tables::schema::{By, Role, Sum, Type};
 pub use value::Value;
 
 /// Value of the key `format` in each profile.
@@ -90,13 +92,13 @@ pub struct Fact {
     /// Its name.
     pub name: String,
     /// The type of its value.
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, with = "named")]
     pub kind: Type,
     /// The unit of its value, such as `instructions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// How the facts of several runs are added up.
-    #[serde(default)]
+    #[serde(default, with = "named")]
     pub sum: Sum,
     /// Of a derived fact: the fact that is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
+use tables::schema::{Role, Type};
 
-use crate::column::{Column, Role, Table, Type};
+use crate::column::{Column, Table};
 use crate::error::{Error, Result};
 use crate::value::Value;
 use crate::{FORMAT, FactValue, Profile, VERSION};

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use tables::schema::Type;
 
 use crate::Profile;
-use crate::column::Type;
 use crate::error::{Error, Result};
 use crate::value::Value;
 

@@ -10,6 +10,7 @@
 //! - [`csv_field`] makes a field of comma-separated values.
 //! - [`wrapped`] makes several lines of a long one.
 //! - [`grouped`] writes a number with commas.
+//! - [`schema`] says what rows and columns are.
 #![deny(missing_docs)]
 
 mod csv;
@@ -17,6 +18,7 @@ mod excerpt;
 mod parse;
 mod print;
 mod reduce;
+pub mod schema;
 mod unique;
 mod widths;
 mod wrap;

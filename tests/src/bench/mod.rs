@@ -56,7 +56,7 @@ impl Bench {
     /// Finds the sources and makes the inputs.
     pub fn new() -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench");
-        let folder = crate::atom::target_folder()?.join("bench-programs");
+        let folder = crate::cache::target_folder()?.join("bench-programs");
         let inputs = folder.join("inputs");
         std::fs::create_dir_all(&inputs)
             .map_err(|e| Error::new("making a folder", e).file(&inputs))?;

@@ -26,7 +26,7 @@ fn measure() -> Result<()> {
         .collect();
     let calls = numbers.first().copied().unwrap_or(10_000_000);
     let runs = numbers.get(1).copied().unwrap_or(5);
-    let folder = atom::target_folder()?.join("test-programs/calllog-bench");
+    let folder = atom_tests::cache::target_folder()?.join("test-programs/calllog-bench");
     let fail = |e: std::io::Error| Error::new("measuring", e);
     std::fs::create_dir_all(&folder).map_err(fail)?;
     let (source, program) = (folder.join("calls.c"), folder.join("calls"));

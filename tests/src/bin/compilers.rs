@@ -114,7 +114,7 @@ fn install_wheels(cases: &[&Case], wheels: &Path) -> Result<()> {
 
 /// Judges the cases of one place, in a root folder if it is a release of Debian.
 fn judge_there(args: &Args, place: &str, cases: &[&Case]) -> Result<bool> {
-    let wheels = atom::target_folder()?.join("wheels");
+    let wheels = atom_tests::cache::target_folder()?.join("wheels");
     if place == "here" {
         install_wheels(cases, &wheels)?;
         let cases: Vec<Case> = cases.iter().map(|case| (*case).clone()).collect();

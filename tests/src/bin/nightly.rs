@@ -274,7 +274,7 @@ fn run(args: &Args) -> Result<bool> {
     build()?;
     let command = atom::command()?;
     let folder = command.parent().unwrap_or(Path::new("."));
-    let place = atom::target_folder()?.join("nightly");
+    let place = atom_tests::cache::target_folder()?.join("nightly");
     let fail = |e: std::io::Error| Error::new("keeping what passed", e).file(&place);
     std::fs::create_dir_all(&place).map_err(fail)?;
     let mut jobs = Vec::new();

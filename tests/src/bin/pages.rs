@@ -103,7 +103,7 @@ fn measure() -> Result<()> {
         .collect();
     let rows = numbers.first().copied().unwrap_or(100_000);
     let runs = numbers.get(1).copied().unwrap_or(5).max(1);
-    let folder = atom::target_folder()?.join("test-programs/pages-bench");
+    let folder = atom_tests::cache::target_folder()?.join("test-programs/pages-bench");
     std::fs::create_dir_all(&folder).map_err(fail)?;
     std::fs::write(folder.join("rows.profile"), profile(rows)).map_err(fail)?;
     println!("{rows} rows, least of {runs} runs, milliseconds");

@@ -35,7 +35,7 @@ fn measure() -> Result<()> {
     let runs: usize = args.next().and_then(|a| a.parse().ok()).unwrap_or(9);
     let events = args.next().unwrap_or_else(|| EVENTS.to_owned());
     let events: Vec<&str> = events.split(',').collect();
-    let folder = atom::target_folder()?.join("test-programs/papify");
+    let folder = atom_tests::cache::target_folder()?.join("test-programs/papify");
     std::fs::create_dir_all(&folder).map_err(|e| Error::new("making a folder", e).file(&folder))?;
     let mut times = Vec::new();
     for (name, _, rounds) in PROGRAMS {

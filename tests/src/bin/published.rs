@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use atom_tests::atom;
 use atom_tests::corpus::drawn;
 use atom_tests::corpus::{Launcher, Tally};
 use atom_tests::error::{Error, Result, exit_code};
@@ -152,7 +151,7 @@ fn run(args: &Args) -> Result<bool> {
         }
         return Ok(true);
     }
-    let root = atom::target_folder()?.join("published");
+    let root = atom_tests::cache::target_folder()?.join("published");
     install(&root, &scripts, args.upgrade)?;
     println!("seed {}", args.seed);
     let launcher = Launcher::new(&root.join("runs"), args.seed, args.with.clone())?;

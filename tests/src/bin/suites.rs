@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use atom_tests::atom;
 use atom_tests::corpus::drawn;
 use atom_tests::corpus::{Launcher, Tally};
 use atom_tests::error::{Error, Result, exit_code};
@@ -246,7 +245,7 @@ fn judge(args: &Args, suite: &Suite, place: &Path) -> Result<bool> {
 
 fn run(args: &Args) -> Result<bool> {
     let suites = drawn::named("choosing suites", suites()?, &args.suite, |s| &s.name)?;
-    let place = atom::target_folder()?.join("suites");
+    let place = atom_tests::cache::target_folder()?.join("suites");
     let mut is_right = true;
     for suite in &suites {
         is_right &= judge(args, suite, &place)?;

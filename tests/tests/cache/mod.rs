@@ -10,10 +10,7 @@ use serde_json::Value;
 
 /// A folder with a file to work on.
 fn folder(name: &str) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("cache-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder(&format!("cache-{name}"));
     let mut state = 1u32;
     let mut text = Vec::new();
     while text.len() < 300_000 {

@@ -15,11 +15,7 @@ mod leaving;
 mod real;
 
 fn folder(name: &str) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("calllog-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    atom_tests::cache::empty_folder(&format!("calllog-{name}"))
 }
 
 fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {

@@ -17,10 +17,7 @@ type Paths = BTreeMap<Vec<String>, u64>;
 
 /// Compiles a program; returns its path in a folder of its own.
 fn build(source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("calltree-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder(&format!("calltree-{name}"));
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = here.join("tests/calltree/programs").join(source);
     let out = folder.join(name);

@@ -14,11 +14,7 @@ mod figures;
 mod pairs;
 
 fn folder(name: &str) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("counters-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    atom_tests::cache::empty_folder(&format!("counters-{name}"))
 }
 
 fn compile(folder: &Path, source: &str) -> PathBuf {

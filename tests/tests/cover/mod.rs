@@ -16,11 +16,7 @@ use atom_tests::programs;
 use atom_tests::source;
 
 fn folder(name: &str) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("cover-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    atom_tests::cache::empty_folder(&format!("cover-{name}"))
 }
 
 /// Runs a command in a folder; it must succeed.

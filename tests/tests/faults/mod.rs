@@ -29,9 +29,7 @@ struct Place {
 
 impl Place {
     fn new(name: &str, is_static: bool) -> Self {
-        let folder = atom::target_folder().unwrap().join("test-programs/faults");
-        let folder = folder.join(name);
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = atom_tests::cache::folder(&format!("faults/{name}"));
         let place = Self { folder, is_static };
         let source = here("program.c");
         let mut command = Command::new("gcc");
@@ -252,10 +250,7 @@ fn faults_of_the_programs_own_come_to_its_handlers() {
 #[test]
 fn a_program_of_go_says_which_routine_failed() {
     programs::needed("go");
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs/faults/go");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("faults/go");
     let (program, out) = (folder.join("program"), folder.join("program.out"));
     let mut build = Command::new("go");
     build

@@ -13,10 +13,7 @@ fn build(name: &str, flags: &[&str]) -> PathBuf {
 }
 
 fn build_of(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("heap-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder(&format!("heap-{name}"));
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = here.join("tests/heap/programs").join(source);
     let out = folder.join("blocks");

@@ -114,14 +114,16 @@ fn the_cost_of_own_callbacks_is_subtracted() {
 fn callbacks_in_rust() {
     let folder = folder("own-rust");
     let command = atom::command().unwrap();
-    // Beside the command, where what both need is built already; with the features of the
-    // whole workspace, as it was built.
+    // Beside the command, where what both need is built already.
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let made = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--workspace"])
+        .args(["build", "--release", "--quiet", "-p", "atom-kernel"])
         .args(["--example", "kernel-callbacks", "--manifest-path"])
         .arg(manifest)
-        .env("CARGO_TARGET_DIR", atom::target_folder().unwrap())
+        .env(
+            "CARGO_TARGET_DIR",
+            atom_tests::cache::target_folder().unwrap(),
+        )
         .status();
     assert!(made.expect("cargo runs").success());
     let tool = command.with_file_name("examples/libkernel_callbacks.so");

@@ -24,12 +24,7 @@ fn source(name: &str) -> PathBuf {
 
 /// A folder for a test's files.
 fn folder(test: &str) -> PathBuf {
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs/kernel")
-        .join(test);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    atom_tests::cache::folder(&format!("kernel/{test}"))
 }
 
 /// Compiles a source with the folder of the marker header.

@@ -18,10 +18,7 @@ const REPETITIONS: usize = 3_000_000;
 
 /// Compiles the program in a folder of its own; returns the program with the tool in it.
 fn program(name: &str, options: &[&str]) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("memtrace-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder(&format!("memtrace-{name}"));
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = here.join("tests/memtrace/programs/large.c");
     let (original, out) = (folder.join("large"), folder.join("rewritten"));

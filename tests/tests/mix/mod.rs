@@ -14,10 +14,7 @@ use serde_json::Value;
 
 /// Compiles the program; returns it and its folder.
 fn build(name: &str) -> (PathBuf, PathBuf) {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("mix-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder(&format!("mix-{name}"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mix/programs/flop.c");
     let program = folder.join("flop");
     let built = Command::new("gcc")

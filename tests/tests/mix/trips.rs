@@ -15,10 +15,7 @@ use serde_json::Value;
 type Histograms<K> = BTreeMap<K, BTreeMap<u64, u64>>;
 
 fn build(name: &str, flags: &[&str]) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("mix-trips-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder(&format!("mix-trips-{name}"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mix/programs/trips.c");
     let program = folder.join("trips");
     let mut compiler = Command::new("gcc");

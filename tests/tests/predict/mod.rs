@@ -195,8 +195,7 @@ tests_of_programs! {
 
 /// Compiles the program with known patterns.
 fn patterns() -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs/predict");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("predict");
     let program = folder.join("patterns");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/predict/programs/patterns.S");
     let mut command = Command::new("gcc");
@@ -272,11 +271,7 @@ fn executions_are_those_of_branch() {
     let Some(shell) = atom_tests::programs::in_path("/bin/dash") else {
         return;
     };
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs/predict-whole");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder("predict-whole");
     let script = "work() { i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; }; work; (work); work";
     let both = |tool: &str| {
         let out = folder.join(format!("{tool}-shell"));

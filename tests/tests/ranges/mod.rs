@@ -17,10 +17,7 @@ mod golang;
 mod judge;
 
 fn folder(name: &str) -> PathBuf {
-    let folder = atom::target_folder().unwrap().join("test-programs");
-    let folder = folder.join(format!("ranges-{name}"));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    atom_tests::cache::folder(&format!("ranges-{name}"))
 }
 
 /// Runs a program with data ranges; returns the tool's JSON.

@@ -195,10 +195,7 @@ tests_of_programs! {
 /// A sample's miss ratios are near the exact ones, by a few of the errors that the report states.
 #[test]
 fn samples_state_their_error() {
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs/reuse-sample");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::folder("reuse-sample");
     let Some(bzip2) = atom_tests::programs::in_path("bzip2") else {
         return;
     };
@@ -292,9 +289,7 @@ fn found(json: &Value) -> BTreeMap<String, [u64; 3]> {
 /// References to blocks are those of the source, in all builds, alone and as whole processes, in threads and in children.
 #[test]
 fn blocks_of_the_heap_are_told_apart() {
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs/reuse-heap");
+    let folder = atom_tests::cache::folder("reuse-heap");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reuse/programs/heap.c");
     let builds: [(&str, &str, &[&str]); 5] = [
         ("gcc-O0", "gcc", &["-O0"]),
@@ -430,11 +425,7 @@ fn blocks_of_go_are_told_apart() {
 /// Data that no symbol names belongs to its section.
 #[test]
 fn sections_have_what_is_left() {
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs/reuse-sections");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = atom_tests::cache::empty_folder("reuse-sections");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reuse/programs/sections.c");
     let (program, out, json) = (
         folder.join("program"),

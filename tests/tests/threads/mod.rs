@@ -70,10 +70,7 @@ fn check(name: &str) {
         .join("tests/threads/programs")
         .join(name);
     let source = Source::read(&path).unwrap();
-    let folder = atom::target_folder()
-        .unwrap()
-        .join("test-programs/threads")
-        .join(name);
+    let folder = atom_tests::cache::folder(&format!("threads/{name}"));
     let (mut wrong, mut built) = (Vec::new(), 0);
     for variant in &source.variants {
         let place = folder.join(&variant.0);

@@ -26,7 +26,7 @@ struct Line {
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let target = atom::target_folder().unwrap();
+        let target = atom_tests::cache::target_folder().unwrap();
         let path = target.join("test-programs/children").join(name);
         std::fs::remove_dir_all(&path).unwrap_or_default();
         std::fs::create_dir_all(&path).unwrap();
@@ -93,10 +93,7 @@ impl Folder {
         ];
         all.extend(["icount", "--output", "report", "--"]);
         all.extend(words);
-        let cache = atom::target_folder()
-            .unwrap()
-            .join("test-programs/children-cache");
-        std::fs::create_dir_all(&cache).unwrap();
+        let cache = atom_tests::cache::folder("children-cache");
         let outcome = self.outcome(&all, &[("XDG_CACHE_HOME", cache.to_str().unwrap())]);
         let list = std::fs::read_to_string(self.path.join("report.children"));
         let list = list.unwrap_or_else(|e| panic!("{words:?}: {e}; {outcome:?}"));
@@ -118,9 +115,7 @@ impl Folder {
     /// Runs a command with and without `--children`, asserts that output and end are the same, and that each
     /// report of the list is there. Returns the list.
     fn same(&self, words: &[&str]) -> Vec<Line> {
-        let cache = atom::target_folder()
-            .unwrap()
-            .join("test-programs/children-cache");
+        let cache = atom_tests::cache::folder("children-cache");
         let original = self.outcome(words, &[("XDG_CACHE_HOME", cache.to_str().unwrap())]);
         let (found, lines) = self.followed(words);
         if let Some(difference) = found.differs_from(&original) {

@@ -32,8 +32,7 @@ struct Place {
 
 impl Place {
     fn new(name: &str) -> Self {
-        let folder = atom::target_folder().unwrap().join("test-programs/whole");
-        let folder = folder.join(name);
+        let folder = atom_tests::cache::folder(&format!("whole/{name}"));
         for part in ["orig0", "whole", "lib"] {
             std::fs::create_dir_all(folder.join(part)).unwrap();
         }

@@ -1,7 +1,5 @@
 //! Turns the notes of a thread into entries and exits that pair.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use atom_tool::notes::{self, NoteBuffer, Notes};
 use atom_tool::{AllThreads, PerThread, Uninterrupted, forks, stack_around};
 use call_log::account::Figures;
@@ -185,10 +183,7 @@ fn make(buffer: &NoteBuffer) -> bool {
         return true;
     }
     let Some(notes) = Notes::new(NOTE as usize, SIZE) else {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        if !TOLD.swap(true, Ordering::Relaxed) {
-            eprintln!("calllog: no memory for a thread's log (or a kernel older than Linux 4.14)");
-        }
+        notes::report_lack("calllog: no memory for a thread's log");
         return false;
     };
     let state = Box::leak(Box::new(State {

@@ -1,7 +1,5 @@
 //! Turns the notes of a thread into executions of procedures.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use atom_tool::notes::{self, NoteBuffer, Notes};
 use atom_tool::{AllThreads, Counters, Files, Uninterrupted, forks, stack_around};
 use call_log::balance::{Balancer, Point, Seen};
@@ -326,12 +324,7 @@ impl State {
 /// Gives the thread a buffer. False if there is no memory.
 fn make(run: &Run, buffer: &NoteBuffer) -> bool {
     let Some(state) = State::new(run) else {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        if !TOLD.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "counters: no memory for a thread's notes (or a kernel older than Linux 4.14)"
-            );
-        }
+        notes::report_lack("counters: no memory for a thread's notes");
         return false;
     };
     let state = Box::leak(Box::new(state));

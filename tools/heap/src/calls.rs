@@ -6,8 +6,8 @@
 //!
 //! A call that frees is noted at the entry, since another thread may have the memory before the exit.
 
-use std::sync::atomic::Ordering::{self, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::ThreadCell;
 use atom_tool::Uninterrupted;
@@ -205,12 +205,7 @@ fn slow(buffer: PerThread<NoteBuffer>, note: Note) {
             // SAFETY: the reserved space belongs to this note only; the buffer has just been emptied.
             unsafe { (at as *mut Note).write(note) };
         } else if !buffer.is_attached() {
-            static TOLD: AtomicBool = AtomicBool::new(false);
-            if !TOLD.swap(true, Ordering::Relaxed) {
-                eprintln!(
-                    "heap: no memory for a thread's notes (or a kernel older than Linux 4.14)"
-                );
-            }
+            notes::report_lack("heap: no memory for a thread's notes");
         }
     })
 }

@@ -1,7 +1,5 @@
 //! Turns the notes of a thread into entries of the trace.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
 use atom_tool::simulate::batched;
 use atom_tool::{AllThreads, PerThread, Uninterrupted};
@@ -36,18 +34,8 @@ pub fn slow<const N: usize>(buffer: PerThread<NoteBuffer>, word: u32, values: [u
         let Some(run) = sink::run() else {
             return buffer.park();
         };
-        if notes::make_room(buffer, SIZE, || State::new(run)) {
-            return batched::write(&buffer, word, values);
-        }
-        buffer.park();
-        if !buffer.is_attached() {
-            static TOLD: AtomicBool = AtomicBool::new(false);
-            if !TOLD.swap(true, Ordering::Relaxed) {
-                eprintln!(
-                    "memtrace: no memory for a thread's trace (or a kernel older than Linux 4.14)"
-                );
-            }
-        }
+        let lack = "memtrace: no memory for a thread's trace";
+        batched::write_slowly(buffer, (word, values), SIZE, || State::new(run), lack)
     })
 }
 

@@ -1,7 +1,7 @@
 //! A thread's references, in their order: distances, working sets, and whose they are.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
 use atom_tool::simulate::batched::{self, Note};
@@ -158,18 +158,8 @@ pub fn slow<const N: usize>(buffer: PerThread<NoteBuffer>, word: u32, values: [u
         let Some(run) = RUN.get() else {
             return buffer.park();
         };
-        if notes::make_room(buffer, SIZE, || State::new(run)) {
-            return batched::write(&buffer, word, values);
-        }
-        buffer.park();
-        if !buffer.is_attached() {
-            static TOLD: AtomicBool = AtomicBool::new(false);
-            if !TOLD.swap(true, Ordering::Relaxed) {
-                eprintln!(
-                    "reuse: no memory for a thread's references (or a kernel older than Linux 4.14)"
-                );
-            }
-        }
+        let lack = "reuse: no memory for a thread's references";
+        batched::write_slowly(buffer, (word, values), SIZE, || State::new(run), lack)
     })
 }
 

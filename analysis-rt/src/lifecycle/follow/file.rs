@@ -22,18 +22,12 @@ const MAX_SCRIPTS: usize = 4;
 /// The kernel reads this many bytes of a script to find its interpreter.
 const HEAD: usize = 256;
 /// Size of the ELF header and of one program header.
-const ELF_HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
+const ELF_HEADER: usize = size_of::<libc::Elf64_Ehdr>();
+const PROGRAM_HEADER: usize = size_of::<libc::Elf64_Phdr>();
 /// More program headers than these are not looked at.
 const MOST_HEADERS: usize = 64;
 
 const ELF_MAGIC: &[u8] = b"\x7fELF";
-const CLASS_64: u8 = 2;
-const LITTLE_ENDIAN: u8 = 1;
-const MACHINE_X86_64: u16 = 62;
-const TYPE_EXEC: u16 = 2;
-const TYPE_DYN: u16 = 3;
-const PT_INTERP: u32 = 3;
 
 /// Looks at the file of a path.
 ///
@@ -142,11 +136,14 @@ fn judge_elf(file: &File, head: &[u8]) -> Verdict {
         return Verdict::Unknown;
     }
     let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    if head[4] != CLASS_64 || head[5] != LITTLE_ENDIAN || half(18) != MACHINE_X86_64 {
+    if head[libc::EI_CLASS] != libc::ELFCLASS64
+        || head[libc::EI_DATA] != libc::ELFDATA2LSB
+        || half(18) != libc::EM_X86_64
+    {
         return Verdict::Unseen("it is for another architecture");
     }
     let (kind, size, count) = (half(16), half(54) as usize, half(56) as usize);
-    let is_program = kind == TYPE_EXEC || kind == TYPE_DYN;
+    let is_program = kind == libc::ET_EXEC || kind == libc::ET_DYN;
     if !is_program || size != PROGRAM_HEADER || !(1..=MOST_HEADERS).contains(&count) {
         return Verdict::Unknown;
     }
@@ -157,7 +154,7 @@ fn judge_elf(file: &File, head: &[u8]) -> Verdict {
         if file.read(&mut header, offset) != PROGRAM_HEADER {
             return Verdict::Unknown;
         }
-        if header[..4] == PT_INTERP.to_le_bytes() {
+        if header[..4] == libc::PT_INTERP.to_le_bytes() {
             return judge_interpreter(file, word(&header, 8), word(&header, 32));
         }
     }

@@ -7,31 +7,22 @@ use std::sync::OnceLock;
 use arp_core::{Profile, tuple};
 use tempfile::TempDir;
 
-/// The folder with the library as users get it, which differs from cargo's build for tests.
+/// The folder with the library as users get it, which differs from cargo's build for tests: beside `$ATOM` if that is
+/// set, else built once.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
+        if let Some(atom) = std::env::var_os("ATOM") {
+            return PathBuf::from(atom).with_file_name("");
+        }
         let exe = std::env::current_exe().expect("the test's path");
         let profile = exe
             .ancestors()
             .find(|p| p.ends_with("release") || p.ends_with("debug"));
         let target = profile.and_then(Path::parent).expect("a folder of cargo's");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        // Where `.ci/run` has built the workspace, what the library needs has the workspace's
-        // features and need not be built again.
-        let packages = match std::env::var_os("ATOM") {
-            Some(_) => &[
-                "--workspace",
-                "--exclude",
-                "house",
-                "--exclude",
-                "atom-tests",
-            ][..],
-            None => &["-p", "arp-c"],
-        };
         let status = Command::new(cargo)
-            .args(["build", "--release", "--quiet"])
-            .args(packages)
+            .args(["build", "--release", "--quiet", "-p", "arp-c"])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
             .env("CARGO_TARGET_DIR", target)
             .status();

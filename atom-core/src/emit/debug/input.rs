@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::image::debug::section;
+use crate::image::debug_section::section;
 
 macro_rules! sections {
     ($($field:ident $name:literal,)*) => {

@@ -16,7 +16,7 @@ use crate::Place::{After, Before};
 use crate::Reg;
 use crate::calls::typed::{Direction, EffAddrOf, RegSum, RepCount, Routine};
 use crate::data::thread_data::{PerThread, ThreadData, ThreadState};
-use crate::measure::notes::{NoteBuffer, Taken};
+use crate::measure::notes::{self, Consume, NoteBuffer, Taken};
 use crate::navigation::handle::{Block, Inst, Proc};
 use crate::navigation::image::ImageAddress;
 use crate::navigation::program::Program;
@@ -71,6 +71,25 @@ pub fn write<const N: usize>(buffer: &NoteBuffer, word: u32, values: [u64; N]) {
         }
         // The word comes last: a note without it was not written.
         at.write_volatile(word as i32 as u64);
+    }
+}
+
+/// Makes a note that does not simply go to the buffer: the buffer's state, which `make` makes if there is none, takes the
+/// earlier notes. `room` is the size of a new buffer in bytes. Without memory the note is lost, and `lack` is reported
+/// once. Call it with signals blocked.
+pub fn write_slowly<S: Consume<1>, const N: usize>(
+    buffer: PerThread<NoteBuffer>,
+    (word, values): (u32, [u64; N]),
+    room: usize,
+    make: impl FnOnce() -> S,
+    lack: &str,
+) {
+    if notes::make_room(buffer, room, make) {
+        return write(&buffer, word, values);
+    }
+    buffer.park();
+    if !buffer.is_attached() {
+        notes::report_lack(lack);
     }
 }
 

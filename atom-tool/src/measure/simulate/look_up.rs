@@ -2,7 +2,7 @@
 //! numbers from which their order in time is computed.
 
 use super::groups::{Group, Member, groups};
-use super::times::{self, Known, Numbers};
+use super::times::{self, BlockReferences, Known, Numbers};
 use crate::Place::{After, Before};
 use crate::calls::params::Array;
 use crate::calls::typed::{AccessSizeOf, EffAddrOf, Routine};
@@ -51,9 +51,6 @@ pub struct Timed<T: 'static, const N: usize = 2> {
     /// Largest size of a group in bytes.
     pub unit: u64,
 }
-
-/// A block, and its instructions that refer to memory.
-pub(super) type BlockReferences<'a, 'b> = (Block<'a>, &'b [(Inst<'a>, References)]);
 
 impl<T: ThreadState, const N: usize> LookUp<T, N> {
     /// The routine for one reference without a number.

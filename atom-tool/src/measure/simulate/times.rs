@@ -21,11 +21,11 @@ use std::collections::HashMap;
 
 use atom_abi::query::EdgeKind;
 
-use super::look_up::BlockReferences;
 use crate::InstType;
 use crate::navigation::flow::Edge;
 use crate::navigation::handle::{Block, Inst, Proc, Status};
 use crate::navigation::program::Program;
+use crate::navigation::references::References;
 
 /// Amount by which a step advances the clock. Numbers of references are smaller.
 pub const STEP: u64 = 1 << 12;
@@ -36,6 +36,9 @@ const FIRST: u64 = 256;
 const CALLERS: u64 = 512;
 /// Number of numbers for such a procedure.
 const SPAN: u64 = STEP - CALLERS;
+
+/// A block, and its instructions that refer to memory.
+pub(super) type BlockReferences<'a, 'b> = (Block<'a>, &'b [(Inst<'a>, References)]);
 
 /// For each procedure, by number, whether it makes all steps that it should.
 #[derive(Default)]

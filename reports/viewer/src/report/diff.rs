@@ -57,11 +57,11 @@ pub fn run(args: &Diff) -> Result<ExitCode> {
         return Err(Error::new("comparing", reason));
     }
     let mut text = Vec::new();
-    let grown = compare(args, &before, &after, &mut text)
-        .map_err(|e| Error::new("comparing", e.to_string()))?;
+    let grown =
+        compare(args, &before, &after, &mut text).map_err(|e| Error::new("comparing", e))?;
     match std::io::stdout().lock().write_all(&text) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            return Err(Error::new("comparing", e.to_string()));
+            return Err(Error::new("comparing", e));
         }
         _ => {}
     }

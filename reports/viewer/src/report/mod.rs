@@ -194,8 +194,7 @@ fn export(args: &View, format: export::Format, path: &Path) -> Result<()> {
     };
     let (bytes, notes) = export::bytes(&profile, format, args.object.as_deref())?;
     notes.iter().for_each(|n| note(n));
-    std::fs::write(path, bytes)
-        .map_err(|e| Error::new("writing the report", e.to_string()).file(path))
+    std::fs::write(path, bytes).map_err(|e| Error::new("writing the report", e).file(path))
 }
 
 /// The sum of the profiles of one tool and several programs, and their number.
@@ -215,7 +214,7 @@ fn view(args: &View) -> Result<()> {
         false => sum(&args.files)?,
     };
     let fail = |e: std::io::Error| {
-        let error = Error::new("writing the report", e.to_string());
+        let error = Error::new("writing the report", e);
         match &args.output {
             Some(path) => error.file(path),
             None => error,

@@ -1,0 +1,361 @@
+//! The page of a profile in a browser: what it shows is what the profile says.
+
+use crate::common::Folder;
+use crate::common::browser::{attribute, browse, drive, is_installed};
+use crate::common::profiles::Sample;
+use serde_json::{Value, json};
+
+fn strings(found: &Value, key: &str) -> Vec<String> {
+    serde_json::from_value(found[key].clone()).unwrap_or_else(|_| panic!("{key} in {found}"))
+}
+
+/// A folder with the page of a profile, `page.html`; `None` if there is no browser to look at it.
+fn page(profile: impl FnOnce(&Sample) -> Value) -> Option<(Folder, Sample)> {
+    if !is_installed() {
+        return None;
+    }
+    let folder = Folder::new();
+    let sample = Sample::new(&folder);
+    folder.write("data.profile", profile(&sample).to_string());
+    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
+    Some((folder, sample))
+}
+
+#[test]
+fn facts_tables_and_search_show_the_profile() {
+    const HOSTILE: &str =
+        "</script><img src=x onerror=\"document.documentElement.dataset.error='code'\">";
+    let Some((folder, sample)) = page(|sample| sample.blocks(HOSTILE)) else {
+        return;
+    };
+    let profile = sample.blocks(HOSTILE);
+    let text = String::from_utf8(folder.read("page.html")).unwrap();
+    for needle in ["src=\"", "@import", "url(", "<link"] {
+        assert!(!text.contains(needle), "the page needs nothing: {needle}");
+    }
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const out = {};
+        const names = () => texts("#grid .row .name");
+        out.title = texts("#title");
+        out.figures = texts("#facts .figure");
+        out.bars = texts("#top .bars .name");
+        out.leaves = all("#map .leaf").map((e) => e.getAttribute("aria-label").split("\n").slice(0, 2));
+        click("[role=tab]", "procedures");
+        await settle();
+        out.rows = names();
+        out.counts = texts("#grid .row .cell:first-child");
+        out.shares = texts("#grid .row .share");
+        click("#grid [role=columnheader]", "procedure"); out.byName = names();
+        click("#grid [role=columnheader]", "procedure"); out.byNameDown = names();
+        click("#grid [role=columnheader]", "count");
+        press("/"); out.focus = document.activeElement.id;
+        type("#find", "ROU"); out.found = names(); out.status = texts("#rows");
+        type("#find", "twice round"); out.two = names();
+        press("Escape", one("#find")); out.again = names();
+        press("Enter", one("#find")); out.grid = document.activeElement.getAttribute("role");
+        press("ArrowDown"); out.current = texts("#grid .row.current .name");
+        press("Enter"); await settle();
+        out.opened = texts("#code-name");
+        press("Escape", document.body); await settle();
+        out.closed = all("#code-name").length;
+        out.images = all("img").length;
+        return out;
+        "##,
+    );
+    let hostile = sample.hostile(&profile);
+    assert_eq!(strings(&found, "title"), ["icount of app"]);
+    assert_eq!(strings(&found, "figures"), ["1,234,567"]);
+    let order = ["round", "twice", "main", hostile.as_str()];
+    assert_eq!(strings(&found, "bars"), order);
+    assert_eq!(strings(&found, "rows"), order);
+    let counts = sample.counts(&profile);
+    assert_eq!(strings(&found, "counts"), counts);
+    let shares: f64 = strings(&found, "shares")
+        .iter()
+        .map(|s| s.parse::<f64>().unwrap())
+        .sum();
+    assert!((shares - 100.0).abs() < 0.1, "{shares}");
+    let leaves: Vec<[String; 2]> = serde_json::from_value(found["leaves"].clone()).unwrap();
+    assert!(
+        leaves[0][0] == "round" && leaves[0][1].starts_with(&counts[0]),
+        "{leaves:?}"
+    );
+    assert_eq!(
+        strings(&found, "byName"),
+        [hostile.as_str(), "main", "round", "twice"]
+    );
+    assert_eq!(
+        strings(&found, "byNameDown"),
+        ["twice", "round", "main", hostile.as_str()]
+    );
+    assert_eq!(found["focus"], "find");
+    assert_eq!(strings(&found, "found"), ["round"]);
+    assert_eq!(strings(&found, "status"), ["1 of 4 rows"]);
+    assert_eq!(found["two"], json!([]));
+    assert_eq!(strings(&found, "again"), order);
+    assert_eq!(found["grid"], "grid");
+    assert_eq!(strings(&found, "current"), ["twice"]);
+    assert_eq!(strings(&found, "opened"), ["twice"]);
+    assert_eq!(found["closed"], 0);
+    assert_eq!(found["images"], 0);
+}
+
+#[test]
+fn code_has_heat_loops_callers_and_links() {
+    let Some((folder, sample)) = page(|sample| sample.blocks("other")) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const out = {};
+        click("#map .leaf[data-place='0:ROUND']"); await settle();
+        out.name = texts("#code-name");
+        out.insts = all(".l[data-at]").map((l) => [l.children[0].textContent, l.querySelector(".address").textContent]);
+        out.source = all(".l[data-place]").filter((l) => l.children[0].textContent)
+            .map((l) => [l.children[0].textContent, l.querySelector(".number").textContent, l.lastChild.textContent]);
+        out.loops = all("#code-side table")[0] && [...all("#code-side table")[0].rows].slice(1).map((r) => [...r.cells].map((c) => c.textContent.trim()));
+        out.heat = all(".l[data-at] .heat").length;
+        all(".l[data-place]").find((l) => l.textContent.includes("sum +=")).click();
+        out.lit = all(".l.lit[data-at]").length;
+        const callers = all("#code-side h3").findIndex((h) => h.textContent.startsWith("Callers"));
+        out.caller = all("#code-side h3")[callers].nextSibling.rows[1].textContent;
+        all("#code-side h3")[callers].nextSibling.querySelector("button").click(); await settle();
+        out.after = texts("#code-name");
+        click("#back"); await settle();
+        out.back = all("#map .leaf").length > 0;
+        return out;
+        "##
+        .replace("ROUND", &sample.start("round").to_string())
+        .as_str(),
+    );
+    assert_eq!(strings(&found, "name"), ["round"]);
+    // The same counts as on the terminal.
+    let text = folder.atom_ok(&["annotate", "data.profile", "round"]);
+    let (_, listing) = text.rsplit_once("address\n").unwrap();
+    let want: Vec<[String; 2]> = listing
+        .lines()
+        .filter(|line| !line.trim_start().starts_with(';'))
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            let count = words.next().unwrap().to_owned();
+            let address = words.find(|w| w.len() == 4 && u64::from_str_radix(w, 16).is_ok());
+            [count, address.unwrap().to_owned()]
+        })
+        .collect();
+    let insts: Vec<[String; 2]> = serde_json::from_value(found["insts"].clone()).unwrap();
+    assert_eq!(insts, want);
+    assert_eq!(found["heat"], insts.iter().filter(|i| i[0] != "0").count());
+    let source: Vec<[String; 3]> = serde_json::from_value(found["source"].clone()).unwrap();
+    assert!(
+        source
+            .iter()
+            .any(|line| line[1] == "4" && line[2].contains("sum += i")),
+        "{source:?}"
+    );
+    // The loop: 1,000 rounds, entered 10 times.
+    let row: Vec<String> = serde_json::from_value(found["loops"][0].clone()).unwrap();
+    assert_eq!(row[2..], ["1,000", "10", "100.0"]);
+    assert!(found["lit"].as_u64().unwrap() > 0);
+    assert_eq!(found["caller"], "twice10");
+    assert_eq!(strings(&found, "after"), ["twice"]);
+    assert_eq!(found["back"], true);
+}
+
+#[test]
+fn the_call_graph_adds_up() {
+    let Some((folder, _)) = page(|sample| sample.arcs()) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        click("[role=tab]", "Call graph"); await settle();
+        const frames = () => all("#flame .frame").map((f) => [f.textContent, Number(f.dataset.value), Number(f.getAttribute("aria-level"))]);
+        const out = { all: frames() };
+        click("#flame .frame", "twice"); out.zoomed = all("#flame .frame").map((f) => [f.textContent, f.style.width]);
+        click("#calls-all");
+        type("#find", "roun"); out.found = texts("#flame .found");
+        return out;
+        "##,
+    );
+    let frames: Vec<(String, f64, u32)> = serde_json::from_value(found["all"].clone()).unwrap();
+    let value = |name: &str, level: u32| {
+        let frame = frames.iter().find(|f| f.0 == name && f.2 == level);
+        frame
+            .unwrap_or_else(|| panic!("{name} at {level} in {frames:?}"))
+            .1
+    };
+    // main once, twice 10 times, round 40 times: 30 by twice, 10 by main; round calls itself 60 times more.
+    assert_eq!(value("all", 1), 111.0);
+    assert_eq!(value("main", 2), 111.0);
+    assert_eq!(value("twice", 3), 10.0 + 75.0);
+    assert_eq!(value("round", 4), 75.0);
+    assert_eq!(value("round", 3), 25.0);
+    let zoomed: Vec<(String, String)> = serde_json::from_value(found["zoomed"].clone()).unwrap();
+    let twice = zoomed.iter().find(|f| f.0 == "twice").unwrap();
+    assert_eq!(twice.1, "100%");
+    assert_eq!(strings(&found, "found"), ["round", "round"]);
+}
+
+#[test]
+fn hard_branches_and_long_tables() {
+    let Some((folder, _)) = page(|sample| sample.branches(100_000)) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const out = {};
+        out.hard = all("#top .bars")[1].textContent;
+        click("[role=tab]", "conditional branches"); await settle();
+        out.first = [...one("#grid .row").children].map((c) => c.textContent).slice(0, 4);
+        out.elements = all("#grid .row").length;
+        out.rows = one("#grid .grid").getAttribute("aria-rowcount");
+        press("End", one("#grid .grid")); await settle();
+        out.last = one("#grid .row.current").dataset.at;
+        type("#find", "proc_99999"); out.found = texts("#grid .row .name");
+        return out;
+        "##,
+    );
+    assert_eq!(
+        found["first"],
+        json!(["50,000", "100,000", "50,000", "50,000"])
+    );
+    assert!(found["hard"].as_str().unwrap().starts_with("proc_50000"));
+    assert!(found["elements"].as_u64().unwrap() < 80);
+    assert_eq!(found["rows"], "100001");
+    assert_eq!(found["last"], "99999");
+    assert_eq!(strings(&found, "found"), ["proc_99999"]);
+}
+
+#[test]
+fn branches_with_a_predictor_are_ordered_by_mispredictions() {
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(8);
+        let columns = profile["tables"][0]["columns"].as_array_mut().unwrap();
+        for (name, values) in [("2-bit", [9; 8]), ("gshare", [1, 1, 8, 1, 1, 7, 0, 0])] {
+            columns.push(json!({"name": name, "type": "count", "role": "measure", "sum": "add", "values": values}));
+        }
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const bars = all("#top .bars")[1];
+        return { title: bars.previousSibling.textContent, names: [...bars.querySelectorAll(".name")].map((e) => e.textContent),
+            counts: [...bars.querySelectorAll(".count:not(.soft)")].map((e) => e.textContent) };
+        "##,
+    );
+    assert_eq!(found["title"], "Branches by mispredictions (gshare)");
+    assert_eq!(strings(&found, "names")[..2], ["proc_2", "proc_5"]);
+    assert_eq!(strings(&found, "counts"), ["8", "7", "1", "1", "1", "1"]);
+}
+
+#[test]
+fn miss_ratios_are_a_curve() {
+    let sizes: Vec<u64> = (6..16).map(|power| 1 << power).collect();
+    let shares: Vec<f64> = (0..10).map(|n| 64.0 / f64::from(1 << n)).collect();
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(2);
+        profile["tool"] = json!("reuse");
+        profile["tables"] = json!([{"name": "miss ratios", "by": "other", "rows": 10, "readers": "all", "columns": [
+            {"name": "cache", "type": "bytes", "role": "key", "values": sizes},
+            {"name": "misses", "type": "count", "role": "measure", "sum": "add", "values": sizes},
+            {"name": "miss %", "type": "ratio", "role": "measure", "sum": "none", "values": shares},
+        ]}]);
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const number = (e, name) => Number(e.getAttribute(name));
+        return { points: [...document.querySelectorAll(".curve .point")].map((p) =>
+            [number(p, "data-bytes"), number(p, "data-misses"), number(p, "cx"), number(p, "cy")]),
+            title: one(".curve .point").textContent };
+        "##,
+    );
+    let points: Vec<[f64; 4]> = serde_json::from_value(found["points"].clone()).unwrap();
+    assert_eq!(points.len(), 10);
+    assert_eq!(found["title"], "64 B: 64.00 % of the references miss");
+    let (first, last) = (points[0], points[9]);
+    for (n, point) in points.iter().enumerate() {
+        assert_eq!([point[0], point[1]], [sizes[n] as f64, shares[n]]);
+        // Sizes stand on a logarithmic axis, ratios on a linear one.
+        let x = first[2] + (last[2] - first[2]) * n as f64 / 9.0;
+        let share = (point[1] - first[1]) / (last[1] - first[1]);
+        let y = first[3] + (last[3] - first[3]) * share;
+        assert!(
+            (point[2] - x).abs() < 0.02 && (point[3] - y).abs() < 0.02,
+            "{point:?}"
+        );
+    }
+}
+
+#[test]
+fn the_address_tells_what_is_shown() {
+    let Some((folder, sample)) = page(|sample| sample.blocks("other")) else {
+        return;
+    };
+    let hash = format!("#tab=table-0&theme=dark&proc=0:{}", sample.address("twice"));
+    let document = browse(&folder, "page.html", &hash);
+    assert_eq!(attribute(&document, "data-theme"), Some("dark"));
+    assert_eq!(attribute(&document, "data-error"), None);
+    assert!(document.contains("<h2 id=\"code-name\">twice</h2>"));
+}
+
+#[test]
+fn long_names_are_shortened_and_told_whole() {
+    let name = |last: &str| {
+        format!(
+            "outer::Map<{}int>::{last}(int)",
+            "std::vector<int>, ".repeat(12)
+        )
+    };
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(2);
+        let strings = profile["strings"].as_array_mut().unwrap();
+        for string in strings {
+            *string = json!(name(string.as_str().unwrap()));
+        }
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const out = {};
+        click("[role=tab]", "conditional branches"); await settle();
+        out.shown = texts("#grid .row .name");
+        out.whole = all("#grid .row .name").map((cell) => cell.title);
+        type("#find", "std::vector<int>, std::vector"); out.found = texts("#grid .row .name");
+        return out;
+        "##,
+    );
+    let (shown, whole) = (strings(&found, "shown"), strings(&found, "whole"));
+    assert_eq!(shown.len(), 2);
+    for (shown, whole) in shown.iter().zip(&whole) {
+        let last = whole.rsplit("::").next().unwrap().replace("(int)", "");
+        assert_eq!(*whole, name(&last));
+        assert!(
+            shown.chars().count() <= 80 && shown.contains(&last),
+            "{shown}"
+        );
+    }
+    assert_ne!(shown[0], shown[1]);
+    assert_eq!(strings(&found, "found").len(), 2);
+}

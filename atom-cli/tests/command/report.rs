@@ -1,0 +1,314 @@
+//! `atom report`: profiles that tools wrote of a real program.
+//!
+//! The tools are those of the workspace, beside the command: `cargo build --release` builds them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::common::runs::{Runs, number, sum, total};
+use crate::common::{APP, stderr};
+use profile::{By, Role, Sum};
+
+#[test]
+fn a_profile_agrees_with_itself_and_with_the_report() {
+    let runs = Runs::new();
+    let profile = runs.run("icount", "a.profile", &[]);
+    let all = number(&profile, "instructions");
+    assert!(all > 1000);
+    assert_eq!(total(&profile, "flow", "count"), all);
+    assert_eq!(total(&profile, "procedures", "count"), all);
+    let flow = profile.table("flow").unwrap();
+    let column = |name: &str| &flow.column(name).unwrap().values;
+    for row in 0..flow.rows {
+        let of = |name: &str| column(name)[row].integer().unwrap();
+        assert_eq!(of("executions") * of("insts"), of("count"));
+        assert!((of("insts")..=15 * of("insts")).contains(&of("bytes")));
+    }
+    // The report for people says the same.
+    let text = String::from_utf8(runs.folder.read("icount.out")).unwrap();
+    let line = text.lines().find(|l| l.contains("instructions")).unwrap();
+    let digits: String = line.chars().filter(char::is_ascii_digit).collect();
+    assert_eq!(digits, all.to_string());
+
+    assert_eq!(
+        profile.program.path,
+        runs.folder.join("app").to_str().unwrap()
+    );
+    assert_eq!(profile.program.arguments, ["./app"]);
+    assert_eq!(profile.scope, profile::Scope::Process);
+    assert!(
+        profile
+            .objects
+            .iter()
+            .all(|o| o.build_id.is_some() && Path::new(&o.path).exists())
+    );
+    assert!(profile.process.pid > 1 && profile.time.seconds > 0.0);
+    assert_eq!(profile.time.start.len(), "2026-11-22T22:41:58.123Z".len());
+}
+
+#[test]
+fn every_tool_writes_sums_that_agree() {
+    let runs = Runs::new();
+    let branch = runs.run("branch", "b.profile", &[]);
+    assert_eq!(
+        total(&branch, "conditional branches", "taken"),
+        number(&branch, "taken")
+    );
+    assert_eq!(branch.table("conditional branches").unwrap().by, By::Branch);
+    let cache = runs.run("cache", "c.profile", &[]);
+    for table in ["instructions", "procedures"] {
+        for measure in ["references", "misses"] {
+            assert_eq!(total(&cache, table, measure), number(&cache, measure));
+        }
+    }
+    let prof = runs.run("prof", "p.profile", &[]);
+    assert_eq!(
+        total(&prof, "procedures", "entries"),
+        number(&prof, "entries")
+    );
+    let arcs = prof.table("arcs").unwrap();
+    assert_eq!(
+        arcs.columns.iter().filter(|c| c.role == Role::Key).count(),
+        3
+    );
+    for profile in [branch, cache, prof] {
+        for table in &profile.tables {
+            assert!(table.measures().all(|c| c.unit.is_some()), "{}", table.name);
+            let added = |c: &profile::Column| c.sum == Sum::Add;
+            assert!(table.measures().any(added), "{}", table.name);
+        }
+    }
+}
+
+#[test]
+fn measures_are_put_together_by_code() {
+    let runs = Runs::new();
+    let profile = runs.run("icount", "a.profile", &[]);
+    let all = number(&profile, "instructions");
+    for unit in ["object", "procedure", "file", "line", "instruction"] {
+        let rows = runs.csv(&["a.profile", "--by", unit]);
+        assert_eq!(sum(&rows, "count"), all, "by {unit}");
+    }
+    let objects = runs.csv(&["a.profile", "--by", "object"]);
+    assert_eq!(objects.len(), profile.objects.len());
+    // The loop of `main` calls `twice` five times, and its lines are in app.c.
+    let twice = runs.csv(&["a.profile", "--by", "instruction", "--filter", "twice"]);
+    assert!(twice.iter().any(|row| row["count"] == "5"), "{twice:?}");
+    let lines = runs.csv(&["a.profile", "--by", "line", "--filter", "*/app.c"]);
+    assert!(
+        lines.iter().any(|row| row["line"].ends_with("app.c:3")),
+        "{lines:?}"
+    );
+    // What is sorted and cut.
+    let first = runs.csv(&["a.profile", "--sort", "pc", "--top", "1"]);
+    assert_eq!(first.len(), 1);
+    let text = runs.report(&["a.profile", "--top", "2", "--width", "80"]);
+    assert!(
+        text.contains("more; --top 0 shows all") && text.lines().all(|l| l.chars().count() <= 120)
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&runs.report(&["a.profile", "--json"])).unwrap();
+    assert_eq!(json["facts"]["instructions"], all);
+    assert_eq!(
+        json["tables"]["procedures"][0]["count"],
+        profile.tables[1].columns[0].values[0].integer().unwrap()
+    );
+}
+
+#[test]
+fn an_object_that_is_another_one_is_told() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &[]);
+    runs.folder
+        .compile("app", "int main(void) { return 7; }", &["-O1"]);
+    let output = runs.folder.atom(&["report", "a.profile", "--by", "line"]);
+    assert!(output.status.success());
+    assert!(
+        stderr(&output).contains("its build-id differs"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn profiles_of_one_program_are_added_up() {
+    let runs = Runs::new();
+    let one = runs.run("icount", "a.profile", &[]);
+    let two = runs.run("icount", "b.profile", &["x", "y"]);
+    let twice: serde_json::Value =
+        serde_json::from_str(&runs.report(&["a.profile", "a.profile", "--json"])).unwrap();
+    assert_eq!(twice["profiles"], 2);
+    assert_eq!(
+        twice["facts"]["instructions"],
+        2 * number(&one, "instructions")
+    );
+    let both = runs.csv(&["a.profile", "b.profile"]);
+    let expected = number(&one, "instructions") + number(&two, "instructions");
+    assert_eq!(sum(&both, "count"), expected);
+    assert!(
+        runs.report(&["a.profile", "b.profile"])
+            .contains("sum of 2 profiles")
+    );
+
+    runs.run("branch", "c.profile", &[]);
+    runs.folder.fails(
+        &["report", "a.profile", "c.profile"],
+        &["different tools: icount and branch"],
+    );
+    runs.folder
+        .compile("app", "int main(void) { return 7; }", &["-O1"]);
+    let _ = runs.run("icount", "d.profile", &[]);
+    runs.folder.fails(
+        &["report", "a.profile", "d.profile"],
+        &["different builds", "report diff"],
+    );
+}
+
+#[test]
+fn what_changed_is_shown() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &[]);
+    runs.run("icount", "b.profile", &["x", "y"]);
+    let same = runs.report(&["diff", "a.profile", "a.profile", "--fail-above", "0"]);
+    assert!(same.ends_with("no differences\n"), "{same}");
+    // Two more rounds of the loop.
+    let rows = runs.csv(&["diff", "a.profile", "b.profile"]);
+    let twice = rows.iter().find(|row| row["procedure"] == "twice").unwrap();
+    assert!(twice["before"].parse::<u64>().unwrap() < twice["after"].parse().unwrap());
+    let failed = runs.folder.atom(&[
+        "report",
+        "diff",
+        "a.profile",
+        "b.profile",
+        "--fail-above",
+        "5",
+    ]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stderr(&failed).contains("grew more than 5 %"));
+
+    // Another build: `twice` has moved and is matched by its name.
+    let source = format!("int before_all(void) {{ return 1; }}\n{APP}");
+    runs.folder.compile("app", &source, &["-O1", "-g"]);
+    runs.run("icount", "c.profile", &[]);
+    let text = runs.report(&["diff", "a.profile", "c.profile", "--top", "0"]);
+    assert!(text.contains("app: other builds, matched by"), "{text}");
+    assert!(
+        !text.lines().any(|l| l.trim_end().ends_with(" twice")),
+        "{text}"
+    );
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &[]);
+    let fails = |words: &[&str], needles: &[&str]| {
+        runs.folder.fails(&[&["report"], words].concat(), needles);
+    };
+    fails(&["none.profile"], &["none.profile", "No such file"]);
+    fails(&["icount.out"], &["icount.out", "not a profile"]);
+    fails(
+        &["a.profile", "--table", "x"],
+        &["no table `x`", "`procedures`"],
+    );
+    fails(
+        &["a.profile", "--sort", "x"],
+        &["no table has a column `x`", "`count`"],
+    );
+    let bytes = runs.folder.read("a.profile");
+    runs.folder.write("half.profile", &bytes[..bytes.len() / 2]);
+    fails(&["half.profile"], &["half.profile", "ends early"]);
+}
+
+/// The rows of a table by the texts of a column: those of the program itself, where rows have objects.
+fn by_text(
+    profile: &profile::Profile,
+    table: &str,
+    name: &str,
+    value: &str,
+) -> BTreeMap<String, f64> {
+    let table = profile.table(table).unwrap();
+    let column = |name: &str| &table.column(name).unwrap().values;
+    let text = |row: usize| profile.text(column(name)[row]).unwrap().to_owned();
+    let number = |row: usize| column(value)[row].float().unwrap_or(0.0);
+    let own = |row: &usize| table.column("pc").is_none_or(|pc| pc.object(*row) == 0);
+    let mut sums = BTreeMap::new();
+    for row in (0..table.rows).filter(own) {
+        *sums.entry(text(row)).or_default() += number(row);
+    }
+    sums
+}
+
+#[test]
+fn a_log_of_calls_has_a_profile_that_says_the_same() {
+    let runs = Runs::new();
+    let profile = runs.run("calllog", "c.profile", &[]);
+    let text = runs.folder.atom_ok(&["analyze", "calllog.out", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let calls = by_text(&profile, "procedures", "procedure", "calls");
+    let own = by_text(&profile, "procedures", "procedure", "own");
+    let inclusive = by_text(&profile, "procedures", "procedure", "inclusive");
+    let mut seen = 0;
+    for row in json["reports"][0]["procedures"].as_array().unwrap() {
+        // Names of libraries' procedures have the library in front.
+        let Some(name) = row["procedure"].as_str().filter(|name| !name.contains(':')) else {
+            continue;
+        };
+        seen += 1;
+        assert_eq!(calls[name], row["calls"].as_f64().unwrap(), "{name}");
+        for (seconds, key) in [(&own, "time_ms"), (&inclusive, "inclusive_ms")] {
+            let analyzed = row[key].as_f64().unwrap() / 1e3;
+            let near = (seconds[name] - analyzed).abs() <= 0.01 * analyzed + 1e-7;
+            assert!(near, "{name}: {} and {analyzed}", seconds[name]);
+        }
+    }
+    assert!(seen > 3 && calls["twice"] == 5.0, "{calls:?}");
+    assert!(inclusive["main"] >= own["main"] + own["twice"]);
+    // A pipe or device has no profile beside it.
+    let to_device = ["run", "-q", "--own", "calllog", "--output", "/dev/null"];
+    let output = runs
+        .folder
+        .atom(&[&to_device[..], &["--", "./app"]].concat());
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        crate::common::stderr(&output)
+    );
+    assert!(!Path::new("/dev/null.profile").exists());
+}
+
+#[test]
+fn kernels_have_a_profile_that_agrees_with_the_recording() {
+    let runs = Runs::new();
+    let kernel = ["run", "-q", "--own", "kernel", "--kernel", "twice"];
+    let measure = ["--measure", "instructions", "--", "./app"];
+    let output = runs.folder.atom(&[&kernel[..], &measure].concat());
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        crate::common::stderr(&output)
+    );
+    let profile = runs.read("data.profile");
+    let value = |column: &str| by_text(&profile, "sections", "section", column)["twice"];
+    assert_eq!([value("executions"), value("recorded")], [5.0, 5.0]);
+    let data = arp::Profile::load(runs.folder.join("data.arp")).unwrap();
+    let stats = (0..data.len()).filter_map(|i| data.stats(i, 0));
+    let sum: f64 = stats.map(|s| s.sum()).sum();
+    assert!(sum >= 15.0 && value("instructions") == sum, "{sum}");
+    assert!(value("instructions, least") <= value("instructions, largest"));
+}
+
+#[test]
+fn other_formats_of_the_report_leave_the_profile() {
+    let runs = Runs::new();
+    for (tool, format) in [("icount", "tsv"), ("branch", "atom")] {
+        let output = format!("{format}.txt");
+        let tool_words = ["run", "-q", tool, "--format", format, "--output", &output];
+        let rest = ["--profile", "f.profile", "--", "./app"];
+        let said = runs.folder.atom(&[&tool_words[..], &rest].concat());
+        assert!(said.stderr.is_empty(), "{}", crate::common::stderr(&said));
+        assert!(!runs.folder.read(&output).is_empty());
+        let profile = runs.read("f.profile");
+        assert!(profile.tool == tool && profile.tables.iter().any(|t| t.rows > 3));
+    }
+}
