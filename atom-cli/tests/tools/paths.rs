@@ -16,7 +16,7 @@ fn write(out: &mut dyn Write, tree: &Tree, procs: Sites) -> std::io::Result<()> 
         let call = node.call.map_or(-1, |call| call as i64);
         let (parent, depth, own) = (node.parent, node.depth, node.own);
         let (total, calls) = (node.total, node.calls);
-        let outermost = u8::from(tree.is_outermost(i));
+        let outermost = u8::from(node.is_outermost);
         writeln!(
             out,
             "{i} {parent} {depth} {name} {call} {own} {total} {calls} {outermost}"

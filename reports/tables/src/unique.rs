@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeFrom;
 
 use crate::reduce::Forms;
 use crate::{ELLIPSIS, columns, excerpt, lead, shorten};
@@ -41,9 +42,10 @@ pub fn shorten_all<'a>(names: &[&'a str], width: usize) -> Vec<Cow<'a, str>> {
     }
     for (short, members) in alike {
         let texts = apart(&members, width);
+        let mut numbers = 2u64..;
         for (name, text) in members.into_iter().zip(texts) {
             let text = match used.contains(&text) {
-                true => numbered(&short, width, &used),
+                true => numbered(&short, &mut numbers, width, &used),
                 false => text,
             };
             used.insert(text.clone());
@@ -103,9 +105,14 @@ fn apart(names: &[&str], width: usize) -> Vec<String> {
     result
 }
 
-/// A text with the first number that makes it differ from all that are used.
-fn numbered(text: &str, width: usize, used: &BTreeSet<String>) -> String {
-    for number in 2u64.. {
+/// A text with the first of the numbers that makes it differ from all that are used.
+fn numbered(
+    text: &str,
+    numbers: &mut RangeFrom<u64>,
+    width: usize,
+    used: &BTreeSet<String>,
+) -> String {
+    for number in numbers {
         let end = format!("{ELLIPSIS}#{number}");
         let room = width.saturating_sub(columns(&end));
         let mut candidate: String = text.chars().take(room).collect();

@@ -113,3 +113,15 @@ fn many_names_take_little_time() {
     assert_eq!(different.len(), names.len());
     assert!(short[77].contains("module_77"), "{}", short[77]);
 }
+
+/// Names whose differences do not fit are told apart by numbers, each of which is tried once.
+#[test]
+fn many_numbers_take_little_time() {
+    let table: Vec<String> = (0..50_000).map(|i| format!("beginning{i}ending")).collect();
+    let names: Vec<&str> = table.iter().map(String::as_str).collect();
+    let start = std::time::Instant::now();
+    let short = shorten_all(&names, 5);
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+    let different: BTreeSet<&str> = short.iter().map(|s| &**s).collect();
+    assert_eq!(different.len(), names.len());
+}

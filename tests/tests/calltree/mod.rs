@@ -6,6 +6,7 @@ mod steps;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
 use atom_tests::counts::read_icount;
@@ -33,14 +34,19 @@ fn build(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// Runs the program with a tool.
-fn measure(program: &Path, job: &Job) {
+/// Runs the program with a tool; returns its user time.
+fn measure(program: &Path, job: &Job) -> Duration {
     let out = program.with_extension("rewritten");
     atom::instrument(program, &out, job, true).unwrap();
     let mut command = Command::new(&out);
     plain_environment(&mut command);
-    let outcome = run(&mut command, &Setting::default()).unwrap();
+    let setting = Setting {
+        timeout: Duration::from_secs(300),
+        ..Setting::default()
+    };
+    let outcome = run(&mut command, &setting).unwrap();
     assert_eq!(outcome.stderr, b"");
+    outcome.user
 }
 
 /// Runs the program with `calltree`; returns its JSON and the folded stacks.
@@ -178,6 +184,28 @@ fn recursion_is_kept_on_demand() {
     let (json, paths) = calltree(&program, &["--paths", "20"]);
     assert_eq!(json["instructions"].as_u64(), Some(paths.values().sum()));
     assert!(paths.keys().any(|path| path[0] == "(more paths)"));
+}
+
+/// Paths of a deep recursion take time with their number, and each level is there, however it is entered. Followed up to
+/// the root for each new path, this depth took minutes.
+#[test]
+fn a_deep_recursion_takes_time_with_its_depth() {
+    const DEPTH: u64 = 100_000;
+    const LIMIT: Duration = Duration::from_secs(30);
+    let program = build("deep.c", "depth", &["-O2", "-static"]);
+    let json = program.with_extension("json");
+    let options = ["--recursion", "0", "--top", "0", "--json"].map(String::from);
+    let file = json.display().to_string();
+    let options = [&options[..], &[file]].concat();
+    let user = measure(&program, &Job::Tool("calltree".into(), options));
+    assert!(user < LIMIT, "{user:?}");
+    let json: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(json["instructions"].as_u64(), Some(instructions(&program)));
+    let fact = |name: &str| json[name].as_u64().unwrap();
+    // Each level has p_enter, p_level, p_called and p_last.
+    assert!(fact("call paths") > 4 * DEPTH, "{}", fact("call paths"));
+    assert!(fact("longest path") > 2 * DEPTH);
+    assert_eq!(fact("recursive calls"), 0);
 }
 
 /// Callgrind's own program reads the file, and finds the sums.

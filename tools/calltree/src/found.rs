@@ -52,15 +52,14 @@ impl Found {
         }
         for (i, node) in tree.nodes.iter().enumerate() {
             let Some(proc) = node.proc else { continue };
-            let is_outermost = tree.is_outermost(i);
             let cost = &mut costs[proc];
             cost.own += node.own;
             cost.calls += node.calls;
-            cost.total += if is_outermost { node.total } else { 0 };
+            cost.total += if node.is_outermost { node.total } else { 0 };
             if let Some(caller) = proc_of(node.parent) {
                 let arc = arcs.entry((caller, proc)).or_default();
                 arc.calls += entries[i];
-                arc.total += if is_outermost { node.total } else { 0 };
+                arc.total += if node.is_outermost { node.total } else { 0 };
             }
         }
         Self {

@@ -9,8 +9,12 @@ use atom_tool::report::{By, Column, Readers, Sum};
 use crate::exports::{self, Export};
 use crate::found::Found;
 
-/// Largest number of call paths in the profile; the others are one row.
+/// Largest number of call paths in the profile, and of procedures on one; the others are one row.
 const MOST_PATHS: usize = 2_000;
+const MOST_ON_PATH: usize = 1_000;
+/// Largest number of levels by which a name in the tree is indented. Names of a deep recursion would be longer than all
+/// that is in them.
+const MOST_INDENTED: usize = 100;
 
 /// Writes the report and the other files.
 pub fn write(
@@ -54,10 +58,13 @@ fn facts(report: &mut Report, found: &Found, threads: &[Tree]) {
     let depth = nodes.iter().map(|node| node.depth).max();
     let (mut back, mut beyond) = (0, 0);
     for repeat in &found.tree.repeats {
-        // A call of a procedure that is on the path leads back to a node above.
-        match found.tree.path(repeat.from).contains(&repeat.to) {
-            true => back += repeat.calls,
-            false => beyond += repeat.calls,
+        // A call of a procedure that is on the path leads back to a node above. Others lead below the node of no
+        // procedure, where paths have one procedure each.
+        let around = nodes[repeat.to].parent;
+        let is_more = around != 0 && nodes[around].proc.is_none();
+        match is_more && repeat.from != repeat.to {
+            false => back += repeat.calls,
+            true => beyond += repeat.calls,
         }
     }
     report
@@ -109,14 +116,19 @@ fn tree(report: &mut Report, found: &Found, most: usize) {
         let node = &nodes[i];
         let is_start = i == 0 && node.own != 0;
         if is_shown[i] || is_start {
-            let indent = "  ".repeat(node.depth.saturating_sub(1));
+            let above = node.depth.saturating_sub(1);
+            let indent = "  ".repeat(above.min(MOST_INDENTED));
+            let further = match above.saturating_sub(MOST_INDENTED) {
+                0 => String::new(),
+                further => format!("+{further} "),
+            };
             let total = if is_start { node.own } else { node.total };
             table.row([
                 Cell::percent(total, whole),
                 total.into(),
                 node.own.into(),
                 node.calls.into(),
-                format!("{indent}{}", found.name(node)).into(),
+                format!("{indent}{further}{}", found.name(node)).into(),
             ]);
         }
         let shown = children[i].iter().rev().filter(|i| is_shown[**i]);
@@ -212,8 +224,10 @@ fn paths(report: &mut Report, found: &Found) {
         .typed_table(By::Other, "call paths", columns)
         .readers(Readers::Programs);
     let mut order: Vec<usize> = (0..nodes.len()).collect();
-    order.sort_by_key(|i| Reverse(nodes[*i].own));
-    let (most, rest) = order.split_at(order.len().min(MOST_PATHS));
+    let is_deep = |i: usize| nodes[i].depth > MOST_ON_PATH;
+    order.sort_by_key(|i| (is_deep(*i), Reverse(nodes[*i].own)));
+    let shown = order.iter().take(MOST_PATHS).take_while(|i| !is_deep(**i));
+    let (most, rest) = order.split_at(shown.count());
     for i in most {
         let node = &nodes[*i];
         let names = found.tree.path(*i).into_iter();

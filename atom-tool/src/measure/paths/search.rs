@@ -433,12 +433,13 @@ impl Path {
         // The called procedure has jumped to the running one, or a signal handler runs, or a library has called back.
         let is_other = self.called != 0 && self.called != proc;
         if is_other {
-            node = child::<QUICK>(state, [node, self.site], self.called, false)?;
+            node = child::<QUICK>(state, [node, self.site], self.called, None)?;
         }
         if proc != 0 {
             // What the called procedure did is not known to be a call.
             let site = if is_other { 0 } else { self.site };
-            node = child::<QUICK>(state, [node, site], proc, is_other)?;
+            let caller = is_other.then_some(self.node);
+            node = child::<QUICK>(state, [node, site], proc, caller)?;
         }
         Ok(node)
     }
@@ -449,10 +450,10 @@ fn child<const QUICK: bool>(
     state: &PathState,
     from: [u64; 2],
     proc: u32,
-    is_jump: bool,
+    caller: Option<u64>,
 ) -> Result<u64, u64> {
     match QUICK {
         true => slow::known_child(state, from, proc).ok_or(NOT_KNOWN),
-        false => Ok(slow::child(state, from, proc, is_jump)),
+        false => Ok(slow::child(state, from, proc, caller)),
     }
 }

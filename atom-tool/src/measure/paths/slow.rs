@@ -227,11 +227,13 @@ pub(super) fn enter(state: &PathState, proc: u32, sp: u64) {
     if state.sp.get() < sp {
         settle(state, sp);
     }
+    // The innermost frame has the node of what called the jumping procedure.
     let is_jump = state.sp.get() == sp;
+    let caller = is_jump.then(|| state.frame_at(state.top.get().wrapping_sub(FRAME)).node);
     let node = state.node.get();
     let child = match find(state, node, proc, 0) {
         Some(child) => child,
-        None => make(state, [node, 0], proc, is_jump),
+        None => make(state, [node, 0], proc, caller),
     };
     // SAFETY: the place of a node.
     let entered = unsafe { state.at(child) };
@@ -248,15 +250,16 @@ pub(super) fn enter(state: &PathState, proc: u32, sp: u64) {
     }
 }
 
-/// The place of the node that counts for a procedure, given the places of its caller's node and the call site.
-pub(super) fn child(state: &PathState, from: [u64; 2], proc: u32, is_jump: bool) -> u64 {
+/// The place of the node that counts for a procedure, given the places of its caller's node and the call site; see
+/// [`make`] for `caller`.
+pub(super) fn child(state: &PathState, from: [u64; 2], proc: u32, caller: Option<u64>) -> u64 {
     if let Some(known) = known_child(state, from, proc) {
         return known;
     }
     let [node, site] = from;
     let place = match find(state, node, proc, site) {
         Some(place) => place,
-        None => make(state, [node, site], proc, is_jump),
+        None => make(state, [node, site], proc, caller),
     };
     state.remember(place);
     // SAFETY: the place of a node.
@@ -459,20 +462,24 @@ pub(super) fn find(state: &PathState, node: u64, proc: u32, site: u64) -> Option
     None
 }
 
-/// Makes a child of a node, given the node's place and the call site; returns its place.
-fn make(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jump: bool) -> u64 {
+/// Makes a child of a node, given the node's place and the call site; returns its place. A procedure that is jumped to
+/// has the place of the node whose procedure called the first one that jumped: among those since then each is once,
+/// since there is no limit to such jumps.
+fn make(state: &PathState, [node, site]: [u64; 2], proc: u32, caller: Option<u64>) -> u64 {
     Uninterrupted::run(|_| {
         // A handler may have made it since it was looked for.
         if let Some(child) = find(state, node, proc, site) {
             return child;
         }
         let Some(arena) = arena(state) else { return 0 };
-        let mut target = None;
-        let (repeats, nearest) = above(state, node, proc);
+        let jumped = caller.and_then(|caller| above(state, [node, caller], proc, 1));
         let most = REPEATS.load(Relaxed);
-        if most != 0 && repeats >= most || is_jump && repeats != 0 {
-            target = nearest;
-        } else if arena.nodes >= MOST.load(Relaxed) {
+        let repeated = || match most {
+            0 => None,
+            _ => above(state, [node, 0], proc, most),
+        };
+        let mut target = jumped.or_else(repeated);
+        if target.is_none() && arena.nodes >= MOST.load(Relaxed) {
             if arena.more == 0 {
                 arena.more = arena.node(state, [0, 0], MORE, None);
             }
@@ -484,19 +491,22 @@ fn make(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jump: bool) -> 
     })
 }
 
-/// How often a procedure is on the path to a node, and the place of its innermost node there.
-fn above(state: &PathState, node: u64, proc: u32) -> (u32, Option<u64>) {
+/// The place of a procedure's innermost node from a node up to before another one, if it has `most` of them there.
+fn above(state: &PathState, [node, end]: [u64; 2], proc: u32, most: u32) -> Option<u64> {
     let (mut count, mut nearest, mut place) = (0, None, node);
-    while place != 0 {
+    while place != end && place != 0 {
         // SAFETY: places of nodes.
         let on_path = unsafe { state.at(place) };
         if on_path.proc.get() == proc {
             count += 1;
-            nearest.get_or_insert(place);
+            let nearest = *nearest.get_or_insert(place);
+            if count == most {
+                return Some(nearest);
+            }
         }
         place = on_path.parent.get();
     }
-    (count, nearest)
+    None
 }
 
 impl Arena {

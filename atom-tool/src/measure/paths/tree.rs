@@ -25,6 +25,8 @@ pub struct TreeNode {
     pub total: u64,
     /// Number of entries, with those that led back here.
     pub calls: u64,
+    /// No node above has the procedure. The sum of `total` over such nodes of a procedure has each execution once.
+    pub is_outermost: bool,
 }
 
 /// Calls that have no node of their own: recursive ones, and those beyond the number of nodes.
@@ -73,6 +75,7 @@ impl Tree {
             own: 0,
             total: 0,
             calls: 0,
+            is_outermost: true,
         };
         let mut tree = Self {
             nodes: vec![root],
@@ -96,6 +99,7 @@ impl Tree {
             let (parent, total) = (tree.nodes[i].parent, tree.nodes[i].total);
             tree.nodes[parent].total += total;
         }
+        tree.find_outermost();
         tree
     }
 
@@ -131,6 +135,7 @@ impl Tree {
                     own: 0,
                     total: 0,
                     calls: 0,
+                    is_outermost: true,
                 });
                 self.nodes.len() - 1
             });
@@ -170,17 +175,27 @@ impl Tree {
         path
     }
 
-    /// True if no node above a node has its procedure. The sum of `total` over such nodes of a procedure has each
-    /// execution once.
-    pub fn is_outermost(&self, node: usize) -> bool {
-        let mut above = self.nodes[node].parent;
-        while above != 0 {
-            if self.nodes[above].proc == self.nodes[node].proc {
-                return false;
+    /// Sets [`TreeNode::is_outermost`] of all nodes.
+    fn find_outermost(&mut self) {
+        let children = self.children();
+        // The procedures on the path, each with the number of its nodes there.
+        let mut on_path: HashMap<usize, usize> = HashMap::new();
+        // A node is on the path while those below it are visited, and is left after them.
+        let mut open = vec![(0, false)];
+        while let Some((i, is_left)) = open.pop() {
+            let node = &mut self.nodes[i];
+            let count = node.proc.map(|proc| on_path.entry(proc).or_default());
+            if is_left {
+                count.into_iter().for_each(|count| *count -= 1);
+                continue;
             }
-            above = self.nodes[above].parent;
+            if let Some(count) = count {
+                node.is_outermost = *count == 0;
+                *count += 1;
+            }
+            open.push((i, true));
+            open.extend(children[i].iter().map(|child| (*child, false)));
         }
-        true
     }
 }
 

@@ -235,10 +235,9 @@ unsafe extern "C" fn GetCallNode(tree: *const Tree, n: c_long, to: *mut CallNode
 unsafe extern "C" fn IsOutermostNode(tree: *const Tree, n: c_long) -> c_int {
     // SAFETY: the caller's promise.
     let tree = unsafe { &*tree };
-    match usize::try_from(n).ok().filter(|n| *n < tree.nodes.len()) {
-        Some(n) => tree.is_outermost(n).into(),
-        None => 0,
-    }
+    item(&tree.nodes, n)
+        .is_some_and(|node| node.is_outermost)
+        .into()
 }
 
 /// # Safety
