@@ -275,16 +275,28 @@ fn add_line(processes: &Processes, line: &str) -> Result<()> {
     };
     let fail = |e: String| Error::new("completing the report", e).file(report);
     let text = std::fs::read_to_string(report).map_err(|e| fail(e.to_string()))?;
-    // The head's last lines say what was not instrumented; the facts after it are indented.
-    let head = text
-        .lines()
-        .take_while(|line| !line.is_empty() && !line.starts_with(' '));
-    let at: usize = head.map(|line| line.len() + 1).sum();
-    let (head, rest) = text.split_at(at.min(text.len()));
+    let (head, rest) = text.split_at(place_in_head(&text));
     replace(report, format!("{head}{line}\n{rest}").as_bytes()).map_err(|e| fail(e.to_string()))?;
     let mut profile = report::read(file)?;
     profile.facts.push(report::text_fact("time", line));
     replace(file, &profile.to_bytes()).map_err(|e| fail(e.to_string()))
+}
+
+/// Where a report's head takes one more line, in bytes from the report's start: in front of the last line of the head. Lines
+/// that are too long continue in indented ones, and so are the facts after the head.
+fn place_in_head(report: &str) -> usize {
+    let (mut starts, mut at) = (Vec::new(), 0);
+    let lines = report.split_inclusive('\n');
+    for line in lines.take_while(|line| !line.trim().is_empty()) {
+        if !line.starts_with(' ') {
+            starts.push(at);
+        }
+        at += line.len();
+    }
+    match starts.as_slice() {
+        [_, .., last] => *last,
+        _ => report.find('\n').map_or(report.len(), |end| end + 1),
+    }
 }
 
 /// Libraries that processes loaded while they ran, and that were not instrumented.
@@ -349,5 +361,19 @@ fn tell(
     for (libraries, what) in not_seen.iter().filter(|(l, _)| !l.is_empty()) {
         let names = instrument::names(libraries);
         note(&format!("loaded later and not instrumented: {names}{what}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place_in_head;
+
+    #[test]
+    fn a_line_is_put_between_lines_of_the_head() {
+        let long = "icount of a\nnot instrumented: a, b (atom show lists\n  them)\n";
+        let head = format!("{long}instrumented: 93 %\n  instructions 170\n\nrows\n");
+        assert_eq!(place_in_head(&head), long.len());
+        assert_eq!(place_in_head("icount of a\n  instructions 170\n"), 12);
+        assert_eq!(place_in_head(""), 0);
     }
 }
