@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use atom_tests::atom::{self, Job};
-use atom_tests::programs;
+use atom_tests::{cache, programs};
 
 /// Runs a command that instruments `program`, in a folder of its own whose path has the same length for each part.
 fn written(command: &Path, folder: &Path, (program, tool): (&Path, &str)) -> Vec<u8> {
@@ -25,9 +25,7 @@ fn written(command: &Path, folder: &Path, (program, tool): (&Path, &str)) -> Vec
 
 #[test]
 fn instrumented_atom_writes_what_atom_writes() {
-    let folder = atom::target_folder().unwrap();
-    let folder = folder.join("test-programs/own");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = cache::folder("own");
     let (own, instrumented) = (atom::command().unwrap(), folder.join("atom"));
     let job = Job::Tool("icount".to_owned(), Vec::new());
     atom::instrument_once(&own, &instrumented, &job, true).unwrap();
