@@ -118,7 +118,7 @@ fn exports_keep_to_their_formats() {
     assert_eq!(check_speedscope(&json) as u64, calls * 2);
     assert_eq!(json["profiles"].as_array().unwrap().len(), 13);
     let page = std::fs::read_to_string(html).unwrap();
-    // What the page shows is tested in a browser: atom-cli/tests/timeline.rs.
+    // What the page shows is tested in a browser: atom-cli/tests/command/timeline.rs.
     assert!(page.contains("id=\"timeline\""));
     // The page loads nothing from other places.
     assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("@import"));
