@@ -203,9 +203,9 @@ fn a_deep_recursion_takes_time_with_its_depth() {
     assert_eq!(json["instructions"].as_u64(), Some(instructions(&program)));
     let fact = |name: &str| json[name].as_u64().unwrap();
     // Each level has p_enter, p_level, p_called and p_last.
-    assert!(fact("call paths") > 4 * DEPTH, "{}", fact("call paths"));
-    assert!(fact("longest path") > 2 * DEPTH);
-    assert_eq!(fact("recursive calls"), 0);
+    assert!(fact("call_paths") > 4 * DEPTH, "{}", fact("call_paths"));
+    assert!(fact("longest_path") > 2 * DEPTH);
+    assert_eq!(fact("recursive_calls"), 0);
 }
 
 /// Callgrind's own program reads the file, and finds the sums.
