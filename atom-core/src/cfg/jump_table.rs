@@ -17,7 +17,7 @@
 //! by chance.
 
 use super::addresses::Addresses;
-use super::jump_code::{Bound, JumpForm, dissect, form_of};
+use super::jump_code::{Bound, JumpForm, TableUse, dissect, form_of};
 use super::reaching::Reaching;
 use super::traverse::{Body, Ref, mark};
 use crate::image::Image;
@@ -104,59 +104,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             complete &= form_of(image, body, *jump) == JumpForm::Pointer;
             continue;
         };
-        let table = use_.table.and_then(|table| {
-            let (exact, most) = match use_.bound {
-                Some(Bound::Exact(count)) => (Some(count), count),
-                Some(Bound::AtMost(count)) => (None, count),
-                None => (None, u32::MAX),
-            };
-            let candidate = Candidate {
-                table,
-                entry_size: use_.entry_size,
-                relative_to: use_.relative_to,
-                exact,
-                most,
-                is_known: true,
-            };
-            let mut read = Targets::default();
-            if exact.is_some() {
-                read = candidate.targets(image, body, around, &mut depends);
-            }
-            let targets = &read.targets;
-            bounded &= !targets.is_empty();
-            depends.is_limited |= targets.is_empty() && around.unbounded_limit == 0;
-            if targets.is_empty() && around.unbounded_limit > 0 {
-                let most = exact.map_or(most, |_| u32::MAX);
-                let exact = None;
-                let candidate = Candidate {
-                    exact,
-                    most,
-                    ..candidate
-                };
-                read = candidate.targets(image, body, around, &mut depends);
-            }
-            let Targets { targets, is_short } = read;
-            let is_short = is_short
-                || exact.is_some_and(|count| targets.len() < count as usize)
-                || use_.bytes.is_some_and(|bytes| {
-                    targets.len() <= largest_index(image, around.data_refs, bytes)
-                });
-            (!targets.is_empty()).then_some((table, targets, is_short))
-        });
-        match table {
-            Some((table, targets, is_short)) => {
-                found.push(FoundTable {
-                    jump: Some(*jump),
-                    load: Some(use_.load),
-                    table,
-                    entry_size: use_.entry_size,
-                    relative_to: use_.relative_to,
-                    targets,
-                    is_short,
-                });
-            }
-            None => complete = false,
-        }
+        let (table, is_bounded) = used(image, body, (*jump, &use_), around, &mut depends);
+        complete &= table.is_some();
+        bounded &= is_bounded;
+        found.extend(table);
     }
     if complete || around.unbounded_limit == 0 {
         depends.is_limited |= !complete;
@@ -193,6 +144,62 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
         are_complete: false,
         depends,
     }
+}
+
+/// The table that a jump uses, if it can be read now. The flag tells that its size is known.
+fn used(
+    image: &Image,
+    body: &Body,
+    (jump, use_): (u64, &TableUse),
+    around: &Surroundings,
+    depends: &mut Dependencies,
+) -> (Option<FoundTable>, bool) {
+    let Some(table) = use_.table else {
+        return (None, true);
+    };
+    let (exact, most) = match use_.bound {
+        Some(Bound::Exact(count)) => (Some(count), count),
+        Some(Bound::AtMost(count)) => (None, count),
+        None => (None, u32::MAX),
+    };
+    let candidate = Candidate {
+        table,
+        entry_size: use_.entry_size,
+        relative_to: use_.relative_to,
+        exact,
+        most,
+        is_known: true,
+    };
+    let mut read = Targets::default();
+    if exact.is_some() {
+        read = candidate.targets(image, body, around, depends);
+    }
+    let is_bounded = !read.targets.is_empty();
+    depends.is_limited |= !is_bounded && around.unbounded_limit == 0;
+    if !is_bounded && around.unbounded_limit > 0 {
+        let candidate = Candidate {
+            exact: None,
+            most: exact.map_or(most, |_| u32::MAX),
+            ..candidate
+        };
+        read = candidate.targets(image, body, around, depends);
+    }
+    let Targets { targets, is_short } = read;
+    let is_short = is_short
+        || exact.is_some_and(|count| targets.len() < count as usize)
+        || use_
+            .bytes
+            .is_some_and(|bytes| targets.len() <= largest_index(image, around.data_refs, bytes));
+    let found = (!targets.is_empty()).then_some(FoundTable {
+        jump: Some(jump),
+        load: Some(use_.load),
+        table,
+        entry_size: use_.entry_size,
+        relative_to: use_.relative_to,
+        targets,
+        is_short,
+    });
+    (found, is_bounded)
 }
 
 /// Addresses in the code at which a table may start that no jump was seen to use.

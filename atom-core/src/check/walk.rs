@@ -218,6 +218,13 @@ pub struct Watch<'w, 'a> {
     pub shared: &'w mut SharedCode,
 }
 
+impl Watch<'_, '_> {
+    /// See [`Frames::is_as_before`].
+    fn is_as_before(&self, address: u64) -> bool {
+        (self.frames.as_ref()).is_some_and(|frames| frames.is_as_before(address))
+    }
+}
+
 /// Where a walk ends, and how frame descriptions are judged on the way.
 #[derive(Clone, Copy)]
 enum Way {
@@ -341,6 +348,7 @@ impl Walker<'_> {
         let mut has_kept_frame = false;
         while !paths.done {
             let place = paths.place;
+            let is_kept = std::mem::take(&mut has_kept_frame);
             if let Way::To(goal) = way
                 && place.pc == goal
                 && place.depth == 0
@@ -350,12 +358,7 @@ impl Walker<'_> {
                 paths.end();
                 continue;
             }
-            let is_as_before = std::mem::take(&mut has_kept_frame)
-                && watch
-                    .frames
-                    .as_ref()
-                    .is_some_and(|f| f.is_as_before(place.pc));
-            if !is_as_before {
+            if !(is_kept && watch.is_as_before(place.pc)) {
                 self.look(place, way, &paths.state, watch)?;
             }
             arrived.steps += 1;

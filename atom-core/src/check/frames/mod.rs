@@ -377,7 +377,8 @@ pub fn lost(state: &State, has_rbp: bool) -> Lost {
     for register in KEPT {
         let number = HARDWARE[usize::from(register)];
         let is_own = state.gprs[usize::from(number)] == Value::Sum(number, 0);
-        if !is_own && !(number == RBP_NUMBER && has_rbp) {
+        let is_kept = number == RBP_NUMBER && has_rbp;
+        if !is_own && !is_kept {
             lost = lost.with(register);
         }
     }
