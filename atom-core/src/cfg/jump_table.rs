@@ -122,8 +122,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             table,
             entry_size: 4,
             relative_to: Some(table),
-            exact: None,
-            most: u32::MAX,
+            bound: None,
             is_known: false,
         };
         let Targets { targets, .. } = candidate.targets(image, body, around, &mut depends);
@@ -157,17 +156,15 @@ fn used(
     let Some(table) = use_.table else {
         return (None, true);
     };
-    let (exact, most) = match use_.bound {
-        Some(Bound::Exact(count)) => (Some(count), count),
-        Some(Bound::AtMost(count)) => (None, count),
-        None => (None, u32::MAX),
+    let exact = match use_.bound {
+        Some(Bound::Exact(count)) => Some(count),
+        _ => None,
     };
     let candidate = Candidate {
         table,
         entry_size: use_.entry_size,
         relative_to: use_.relative_to,
-        exact,
-        most,
+        bound: use_.bound,
         is_known: true,
     };
     let mut read = Targets::default();
@@ -178,8 +175,7 @@ fn used(
     depends.is_limited |= !is_bounded && around.unbounded_limit == 0;
     if !is_bounded && around.unbounded_limit > 0 {
         let candidate = Candidate {
-            exact: None,
-            most: exact.map_or(most, |_| u32::MAX),
+            bound: use_.bound.filter(|_| exact.is_none()),
             ..candidate
         };
         read = candidate.targets(image, body, around, depends);
@@ -243,10 +239,8 @@ struct Candidate {
     entry_size: u8,
     /// Address that is added to an entry, if entries are no addresses.
     relative_to: Option<u64>,
-    /// Number of entries, if the code tells it.
-    exact: Option<u32>,
-    /// Largest number of entries, by the values that the index may have.
-    most: u32,
+    /// Number of entries, if the code tells something of it.
+    bound: Option<Bound>,
     /// A jump was seen to use the table.
     is_known: bool,
 }
@@ -270,14 +264,17 @@ impl Candidate {
         depends: &mut Dependencies,
     ) -> Targets {
         let size = usize::from(self.entry_size);
-        let (table, exact) = (self.table, self.exact);
-        let limit = match exact {
-            Some(count) => table.saturating_add(size as u64 * u64::from(count)),
-            None => [around.data_refs, around.guessed_refs]
-                .iter()
-                .filter_map(|refs| refs.next_from(table.saturating_add(1)))
-                .min()
-                .unwrap_or(u64::MAX),
+        let table = self.table;
+        let after = |count: u32| table.saturating_add(size as u64 * u64::from(count));
+        let next_ref = || {
+            let refs = [around.data_refs, around.guessed_refs];
+            let next = (refs.iter()).filter_map(|refs| refs.next_from(table.saturating_add(1)));
+            next.min().unwrap_or(u64::MAX)
+        };
+        let (limit, exact) = match self.bound {
+            Some(Bound::Exact(count)) => (after(count), Some(count)),
+            Some(Bound::AtMost(count)) => (after(count).min(next_ref()), None),
+            None => (next_ref(), None),
         };
         let mut targets = Vec::with_capacity(exact.map_or(8, |count| (count as usize).min(256)));
         // Number of entries before the first target that lead past the procedure's end.
@@ -286,9 +283,6 @@ impl Candidate {
         let entries = image.rest_at(table).unwrap_or_default().chunks_exact(size);
         for (i, entry) in entries.enumerate() {
             if table + (size * (i + 1)) as u64 > limit {
-                break;
-            }
-            if i >= self.most as usize {
                 break;
             }
             if exact.is_none() && i >= around.unbounded_limit {
@@ -313,8 +307,7 @@ impl Candidate {
                 // part looks like a procedure of its own. Without other evidence the first entry
                 // decides which procedure the table belongs to.
                 (self.is_known || !targets.is_empty()) && {
-                    let is_certain = self.most != u32::MAX;
-                    let part = (around.other_part)(body, target, is_certain);
+                    let part = (around.other_part)(body, target, self.bound.is_some());
                     if part != Elsewhere::Code {
                         depends.outside.push(target);
                     }
