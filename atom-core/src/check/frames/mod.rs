@@ -65,8 +65,6 @@ pub struct Frames<'a> {
     compared: Option<((u64, Row<'a>), Caller<'static>)>,
     undescribed: Vec<(u64, u64)>,
     areas: landing::Areas<'a>,
-    /// The end of the row that was compared last.
-    end: u64,
     /// Addresses of the row of the last place that was judged, if it was the usual case and outside of shared code.
     usual: std::ops::Range<u64>,
 }
@@ -103,7 +101,6 @@ impl<'a> Frames<'a> {
             compared: None,
             undescribed: tables.undescribed.clone(),
             areas: landing::Areas::default(),
-            end: 0,
             usual: 0..0,
         }
     }
@@ -201,7 +198,6 @@ impl<'a> Frames<'a> {
         let Some(row) = self.output.row(code, &mut self.book) else {
             return false;
         };
-        self.end = row.end();
         let has_lost_rbp = lost.has(RBP);
         let lost = lost.without(self.book.registers(&row));
         if !lost.is_empty() && KEPT.iter().any(|r| lost.has(*r) && expected.is_live(*r)) {
@@ -306,8 +302,10 @@ impl<'a> Frames<'a> {
             return Ok(());
         }
         if self.is_plain(expected, address, around, state) {
-            if around.is_empty() {
-                self.usual = address..self.end;
+            if around.is_empty()
+                && let Some(row) = self.output.row(address, &mut self.book)
+            {
+                self.usual = address..row.end();
             }
             debug_assert_eq!(self.judge(expected, address, around, state), Ok(()));
             return Ok(());

@@ -64,7 +64,7 @@ impl Lost {
 
     /// True if a register is one of them.
     pub fn has(self, register: u16) -> bool {
-        self.with(register) == self
+        self.0 & Self::default().with(register).0 != 0
     }
 
     /// Those that are none of the others.
