@@ -96,7 +96,8 @@ impl<'a> Wish<'a> {
             Ok((parts, stamps, name))
         };
         let (mut parts, mut stamps, mut name) = known(&[List::Missed, List::Added])?;
-        if store.get(&name).is_none() && !self.arguments.fresh {
+        let has_added = !remembered::get(store, &program.file, List::Added).is_empty();
+        if has_added && !self.arguments.fresh && store.get(&name).is_none() {
             // The entry to which libraries were added need not be made again to have them from its start.
             let before = known(&[List::Missed])?;
             if store.get(&before.2).is_some() {
