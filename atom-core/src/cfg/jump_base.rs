@@ -32,7 +32,11 @@ pub(super) struct LabelTable {
 
 /// The instructions of the basic block that ends with instruction number `at`, nearest first and without that
 /// instruction. Each runs right before the one that follows it, and control enters at none but the first.
-fn block_before(image: &Image, body: &Body, at: usize) -> Vec<Instruction> {
+fn block_before<'a>(
+    image: &'a Image,
+    body: &'a Body,
+    at: usize,
+) -> impl Iterator<Item = Instruction> + 'a {
     let mut first = at;
     while first > 0 && at - first < WINDOW {
         let (before, next) = (&body.insts[first - 1], &body.insts[first]);
@@ -45,7 +49,7 @@ fn block_before(image: &Image, body: &Body, at: usize) -> Vec<Instruction> {
         }
         first -= 1;
     }
-    decoded(image, body.insts[first..at].iter().rev()).collect()
+    decoded(image, body.insts[first..at].iter().rev())
 }
 
 /// True if the instruction may change the register, which is a whole one of 64 bits.
@@ -70,14 +74,31 @@ fn last_change(code: &[Instruction], register: Register) -> Option<(usize, &Inst
 
 /// The address that a register certainly holds after `code`, nearest first.
 fn address_in(code: &[Instruction], register: Register) -> Option<u64> {
-    let (_, i) = last_change(code, register)?;
+    address_of(last_change(code, register)?.1, register)
+}
+
+/// The address that an instruction computes in the whole of a register.
+fn address_of(i: &Instruction, register: Register) -> Option<u64> {
     let is_whole = i.op0_kind() == OpKind::Register && i.op0_register() == register;
     (is_address(i) && is_whole).then(|| i.memory_displacement64())
 }
 
+/// The address that a register holds before instruction number `at`, if it is computed in the same basic block.
+pub(super) fn address_in_block(
+    image: &Image,
+    body: &Body,
+    at: usize,
+    register: Register,
+) -> Option<u64> {
+    let mut factory = InstructionInfoFactory::new();
+    let mut block = block_before(image, body, at);
+    let last = block.find(|i| may_change(&mut factory, i, register))?;
+    address_of(&last, register)
+}
+
 /// The table through which a jump goes to a label plus an entry. `at` is the jump's number.
 pub(super) fn find(image: &Image, body: &Body, at: usize, target: Register) -> Option<LabelTable> {
-    let block = block_before(image, body, at);
+    let block: Vec<Instruction> = block_before(image, body, at).collect();
     // add target, label
     let (sum_at, sum) = last_change(&block, target)?;
     if sum.mnemonic() != Mnemonic::Add

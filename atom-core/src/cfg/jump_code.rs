@@ -12,6 +12,7 @@ use crate::x86::jump_table::{
 use crate::x86::{Instruction, Mnemonic, OpKind, Register, decode_at, flow_of};
 
 /// The parts of a jump through a relative table.
+#[derive(Debug)]
 pub(super) struct TableUse {
     /// Address of the instruction that loads an entry.
     pub load: u64,
@@ -28,7 +29,7 @@ pub(super) struct TableUse {
 }
 
 /// Number of entries of a table, by the code before the jump.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Bound {
     /// By a comparison.
     Exact(u32),

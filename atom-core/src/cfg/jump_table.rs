@@ -92,19 +92,42 @@ pub struct Tables {
     pub(super) depends: Dependencies,
 }
 
+/// How the jumps of one procedure use tables, as far as the procedure's own code tells.
+#[derive(Debug, Default)]
+pub(super) struct JumpUses {
+    /// The jumps that use a table, in the order of [`Body::indirect_jumps`].
+    uses: Vec<(u64, TableUse)>,
+    /// True if all other jumps go to stored pointers.
+    others_are_pointers: bool,
+}
+
+impl JumpUses {
+    /// Reads the code before each indirect jump.
+    pub(super) fn of(image: &Image, body: &Body) -> Self {
+        let reaching = Reaching::new(image, body);
+        let mut others_are_pointers = true;
+        let mut use_of = |jump: &u64| {
+            let found = dissect(image, body, *jump, &reaching);
+            others_are_pointers &=
+                found.is_some() || form_of(image, body, *jump) == JumpForm::Pointer;
+            Some((*jump, found?))
+        };
+        let uses = body.indirect_jumps.iter().filter_map(&mut use_of).collect();
+        Self {
+            uses,
+            others_are_pointers,
+        }
+    }
+}
+
 /// Finds the tables of one procedure.
-pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
+pub(super) fn find(image: &Image, body: &Body, jumps: &JumpUses, around: &Surroundings) -> Tables {
     let mut found = Vec::new();
-    let mut complete = true;
+    let mut complete = jumps.others_are_pointers;
     let mut bounded = true;
     let mut depends = Dependencies::default();
-    let reaching = Reaching::new(image, body);
-    for jump in &body.indirect_jumps {
-        let Some(use_) = dissect(image, body, *jump, &reaching) else {
-            complete &= form_of(image, body, *jump) == JumpForm::Pointer;
-            continue;
-        };
-        let (table, is_bounded) = used(image, body, (*jump, &use_), around, &mut depends);
+    for (jump, use_) in &jumps.uses {
+        let (table, is_bounded) = used(image, body, (*jump, use_), around, &mut depends);
         complete &= table.is_some();
         bounded &= is_bounded;
         found.extend(table);

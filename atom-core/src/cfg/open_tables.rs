@@ -5,11 +5,13 @@
 //! depends on, and the procedure is examined again when that has changed: the procedure itself, the number of entries that
 //! may be taken, references to data inside of a table, code elsewhere to which an entry leads.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::addresses::Addresses;
 use super::build::Discovery;
-use super::jump_table::{self, Dependencies, Elsewhere, Surroundings, Tables};
+use super::jump_table::{self, Dependencies, Elsewhere, JumpUses, Surroundings, Tables};
 use super::traverse::{Body, mark};
 use crate::parallel::AT_ONCE;
 
@@ -21,6 +23,8 @@ type Place = Option<(u64, u32)>;
 pub(super) struct Examined {
     /// [`Body::changes`] at that time; `None` if the body was not examined.
     changes: Option<u32>,
+    /// What its jumps do, which depends on the body alone.
+    jumps: Arc<JumpUses>,
     /// True if the tables cannot give new targets until the body changes.
     is_settled: bool,
     /// True if these are all tables, and their sizes are known.
@@ -82,7 +86,7 @@ impl Discovery<'_> {
         let bodies = self.bodies.par_iter().with_max_len(AT_ONCE);
         let found: Vec<Tables> = bodies
             .filter(|body| !body.indirect_jumps.is_empty())
-            .map(|body| self.tables_of(body, unbounded_limit))
+            .map(|body| self.tables_of(body, &self.jumps_of(body), unbounded_limit))
             .collect();
         found.into_iter().flat_map(|t| t.found).collect()
     }
@@ -112,12 +116,14 @@ impl Discovery<'_> {
 
     /// Examines the tables of a body.
     fn examine(&self, body: &Body, unbounded_limit: usize) -> Examined {
-        let tables = self.tables_of(body, unbounded_limit);
+        let jumps = self.jumps_of(body);
+        let tables = self.tables_of(body, &jumps, unbounded_limit);
         let mut depends = tables.depends;
         depends.outside.sort_unstable();
         depends.outside.dedup();
         Examined {
             changes: Some(body.changes),
+            jumps,
             is_settled: false,
             are_complete: tables.are_complete,
             limit: unbounded_limit,
@@ -142,8 +148,16 @@ impl Discovery<'_> {
         new
     }
 
+    /// What the jumps of a body do.
+    fn jumps_of(&self, body: &Body) -> Arc<JumpUses> {
+        match body.examined.changes == Some(body.changes) {
+            true => Arc::clone(&body.examined.jumps),
+            false => Arc::new(JumpUses::of(self.image, body)),
+        }
+    }
+
     /// The tables of a body.
-    fn tables_of(&self, body: &Body, unbounded_limit: usize) -> Tables {
+    fn tables_of(&self, body: &Body, jumps: &JumpUses, unbounded_limit: usize) -> Tables {
         let other_part = |body: &Body, address: u64, certain: bool| {
             let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
             let Some(i) = self.body_at(address) else {
@@ -167,6 +181,6 @@ impl Discovery<'_> {
             other_part: &other_part,
             unbounded_limit,
         };
-        jump_table::find(self.image, body, &around)
+        jump_table::find(self.image, body, jumps, &around)
     }
 }

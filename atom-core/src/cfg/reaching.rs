@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use super::jump_base::may_change;
+use super::jump_base::{address_in_block, may_change};
 use super::traverse::Body;
 use crate::image::{Image, ImageDecoder, decoded};
 use crate::x86::abi::CALLEE_SAVED;
@@ -47,6 +47,10 @@ impl<'a> Reaching<'a> {
     /// The address that `lea register, [rip + ...]` has put into a register before instruction number `at`; `None` if there is
     /// no such instruction, or if ways with several addresses lead there.
     pub(super) fn address_at(&self, at: usize, register: Register) -> Option<u64> {
+        // Nearly always the instruction is in the same basic block, and nothing else of the procedure matters.
+        if let Some(address) = address_in_block(self.image, self.body, at, register) {
+            return Some(address);
+        }
         let all = self.computed.get_or_init(|| self.find_computed());
         let mut all = all.iter().filter(|c| c.register == register);
         let first = all.next()?;
