@@ -159,18 +159,10 @@ pub fn emit(
             point,
             needs,
             found: needs,
-            intact: !0,
-            flags_intact: true,
-            depth: 0,
-            slots: [0; 16],
-            flags_slot: 0,
-            flags_pushed: false,
-            flags_in_ax: false,
+            state: State::at_point(),
             keeper: None,
-            aside: None,
             overflow: point.live.contains(RegSet::OF)
                 || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
-            reserved: Gpr::RSP.bit(),
             spoilt: false,
             spare: None,
         };
@@ -249,6 +241,52 @@ pub fn only_if_taken(asm: &mut Asm, taken: Taken) -> Vec<Patch> {
     }
 }
 
+/// What is true at a place of the point's code. At a branch it is copied; where paths meet, what is true on each is true.
+#[derive(Clone, Copy)]
+struct State {
+    /// Mask of the general registers that still hold the program's values. A live register that does not is
+    /// in [`Needs::gprs`], or in `saved`.
+    intact: u16,
+    /// True while the arithmetic flags are the program's.
+    flags_intact: bool,
+    /// Bytes from the program's rsp down to the present rsp. On a private stack, from the word that holds the program's
+    /// rsp.
+    depth: i32,
+    /// Mask of the registers that are saved on the stack until the end of the point, or of the call on a cold path.
+    saved: u16,
+    /// Depth in bytes of each saved register.
+    slots: [i32; 16],
+    /// Depth in bytes of the saved flags.
+    flags_slot: i32,
+    /// True if all flags are on the stack, and the direction flag is clear.
+    flags_pushed: bool,
+    /// True while the arithmetic flags are in ax.
+    flags_in_ax: bool,
+    /// On a path other than the straight one: mask of the registers that were intact where it began.
+    aside: Option<u16>,
+    /// Mask of the registers that nothing may write to now: rsp, and those that keep flags or a register for
+    /// the program.
+    reserved: u16,
+}
+
+impl State {
+    /// At the point, before any inserted instruction.
+    fn at_point() -> Self {
+        Self {
+            intact: !0,
+            flags_intact: true,
+            depth: 0,
+            saved: 0,
+            slots: [0; 16],
+            flags_slot: 0,
+            flags_pushed: false,
+            flags_in_ax: false,
+            aside: None,
+            reserved: Gpr::RSP.bit(),
+        }
+    }
+}
+
 struct Site<'a> {
     asm: &'a mut Asm,
     /// The cold path.
@@ -263,32 +301,13 @@ struct Site<'a> {
     needs: Needs,
     /// Needs found so far.
     found: Needs,
-    /// Mask of the general registers that still hold the program's values. A live register that does not is
-    /// in `found.gprs`.
-    intact: u16,
-    /// True while the arithmetic flags are the program's.
-    flags_intact: bool,
-    /// Bytes from the program's rsp down to the present rsp. On a private stack, from the word that holds the program's
-    /// rsp.
-    depth: i32,
-    /// Depth in bytes of each saved register.
-    slots: [i32; 16],
-    /// Depth in bytes of the saved flags.
-    flags_slot: i32,
-    /// True if all flags are on the stack, and the direction flag is clear.
-    flags_pushed: bool,
-    /// True while the arithmetic flags are in ax.
-    flags_in_ax: bool,
+    /// What is true where the next instruction goes.
+    state: State,
     /// A dead register that keeps rax for the program while flags are in ax.
     keeper: Option<Gpr>,
-    /// On a path other than the straight one: mask of the registers that were intact where it began.
-    aside: Option<u16>,
     /// True if OF is among the flags that are kept in ax.
     overflow: bool,
-    /// Mask of the registers that nothing may write to now: rsp, and those that keep flags or a register for
-    /// the program.
-    reserved: u16,
-    /// True if one of them was written to. A body that does so cannot be at the point.
+    /// True if a reserved register was written to. A body that does so cannot be at the point.
     spoilt: bool,
     /// Register that the computation of a value in a body may use besides its result.
     spare: Option<Gpr>,
@@ -321,17 +340,17 @@ impl Site<'_> {
 
     fn move_stack(&mut self, bytes: i32) {
         self.asm.move_stack(-bytes);
-        self.depth += bytes;
+        self.state.depth += bytes;
     }
 
     fn push(&mut self, reg: Gpr) {
         self.asm.push(reg);
-        self.depth += 8;
+        self.state.depth += 8;
     }
 
     /// The word that was pushed when the stack had this depth.
     fn slot(&self, depth: i32) -> Mem {
-        Mem::at(Gpr::RSP, self.depth - depth)
+        Mem::at(Gpr::RSP, self.state.depth - depth)
     }
 
     fn open(&mut self) {
@@ -341,45 +360,46 @@ impl Site<'_> {
         if self.needs.calls && self.point.may_set_df {
             self.asm.push_flags();
             self.asm.clear_direction();
-            self.depth += 8;
-            self.flags_slot = self.depth;
-            self.flags_pushed = true;
+            self.state.depth += 8;
+            self.state.flags_slot = self.state.depth;
+            self.state.flags_pushed = true;
         }
+        self.state.saved = self.needs.gprs;
         for number in 0..16 {
             if self.needs.gprs >> number & 1 != 0 {
                 self.push(Gpr(number));
-                self.slots[usize::from(number)] = self.depth;
+                self.state.slots[usize::from(number)] = self.state.depth;
             }
         }
-        if self.needs.flags && !self.flags_pushed {
+        if self.needs.flags && !self.state.flags_pushed {
             match self.keeper {
                 Some(keeper) => {
                     self.asm.mov(keeper, Gpr::RAX);
-                    self.intact &= !Gpr::RAX.bit();
+                    self.state.intact &= !Gpr::RAX.bit();
                 }
                 None => self.overwrite(Gpr::RAX),
             }
             self.asm.flags_to_ax(self.overflow);
-            self.flags_in_ax = !self.needs.calls;
-            if self.flags_in_ax {
-                self.reserved |= Gpr::RAX.bit() | self.keeper.map_or(0, Gpr::bit);
+            self.state.flags_in_ax = !self.needs.calls;
+            if self.state.flags_in_ax {
+                self.state.reserved |= Gpr::RAX.bit() | self.keeper.map_or(0, Gpr::bit);
             } else {
                 self.push(Gpr::RAX);
-                self.flags_slot = self.depth;
+                self.state.flags_slot = self.state.depth;
             }
         }
     }
 
     fn close(&mut self) {
-        let restore = self.point.live.intersects(RegSet::FLAGS) && !self.flags_intact;
-        if self.flags_in_ax {
+        let restore = self.point.live.intersects(RegSet::FLAGS) && !self.state.flags_intact;
+        if self.state.flags_in_ax {
             if restore {
                 self.asm.flags_from_ax(self.overflow);
             }
             if let Some(keeper) = self.keeper {
                 self.asm.mov(Gpr::RAX, keeper);
             }
-        } else if self.needs.flags && !self.flags_pushed {
+        } else if self.needs.flags && !self.state.flags_pushed {
             if restore {
                 self.asm.pop(Gpr::RAX);
                 self.asm.flags_from_ax(self.overflow);
@@ -392,7 +412,7 @@ impl Site<'_> {
                 self.asm.pop(Gpr(number));
             }
         }
-        if self.flags_pushed {
+        if self.state.flags_pushed {
             self.asm.pop_flags();
         }
         if self.needs.calls || self.needs.gprs != 0 {
@@ -402,20 +422,22 @@ impl Site<'_> {
 
     /// Notes that a register's value at the point must be saved.
     fn want(&mut self, gprs: u16) {
-        let aside = self.aside.unwrap_or(0) & !self.needs.gprs;
+        // A call on a cold path restores what it saves itself.
+        let gprs = gprs & (!self.state.saved | self.needs.gprs);
+        let aside = self.state.aside.unwrap_or(0) & !self.state.saved;
         self.found.aside |= gprs & aside;
         self.found.gprs |= gprs & !aside;
     }
 
     /// Notes that a register gets a new value.
     fn overwrite(&mut self, reg: Gpr) {
-        self.spoilt |= self.reserved & reg.bit() != 0;
-        self.intact &= !reg.bit();
+        self.spoilt |= self.state.reserved & reg.bit() != 0;
+        self.state.intact &= !reg.bit();
         self.want(self.point.live.gpr_mask() & reg.bit());
     }
 
     fn is_intact(&self, reg: Gpr) -> bool {
-        self.intact & reg.bit() != 0
+        self.state.intact & reg.bit() != 0
     }
 
     /// The word that holds the program's rsp, if rsp leads to a private stack.
@@ -437,7 +459,7 @@ impl Site<'_> {
             return None;
         }
         self.want(reg.bit());
-        Some(self.slot(self.slots[usize::from(reg.0)]))
+        Some(self.slot(self.state.slots[usize::from(reg.0)]))
     }
 
     /// A register other than `to` that carries no argument, and in a body no value.
@@ -450,28 +472,28 @@ impl Site<'_> {
 
     /// Restores the program's arithmetic flags.
     fn restore_flags(&mut self) {
-        if self.flags_intact {
+        if self.state.flags_intact {
             return;
         }
-        if self.flags_pushed {
-            self.asm.push_mem(self.slot(self.flags_slot));
+        if self.state.flags_pushed {
+            self.asm.push_mem(self.slot(self.state.flags_slot));
             self.asm.pop_flags();
             self.asm.clear_direction();
-        } else if self.flags_in_ax {
+        } else if self.state.flags_in_ax {
             // The flags stay in ax too, as they may be needed again.
             self.asm.flags_from_ax(self.overflow);
             self.asm.flags_to_ax(self.overflow);
         } else {
             self.found.flags = true;
             self.overwrite(Gpr::RAX);
-            self.asm.load(Gpr::RAX, self.slot(self.flags_slot));
+            self.asm.load(Gpr::RAX, self.slot(self.state.flags_slot));
             self.asm.flags_from_ax(self.overflow);
         }
-        self.flags_intact = true;
+        self.state.flags_intact = true;
     }
 
     fn call(&mut self, call: &SiteCall, sources_later: u16, flags_later: bool) {
-        let outer = self.depth;
+        let outer = self.state.depth;
         let early = self.compute_first(&call.values);
         let split = call.values.len().min(ARGUMENT_REGISTERS.len());
         for i in (split..call.values.len()).rev() {
@@ -481,7 +503,7 @@ impl Site<'_> {
         self.fill_registers(&call.values[..split], &early, keep_flags);
         let stack_words = (call.values.len() - split) as u8;
         self.make_call(call, stack_words, sources_later, keep_flags);
-        let used = self.depth - outer;
+        let used = self.state.depth - outer;
         self.move_stack(-used);
     }
 
@@ -498,7 +520,7 @@ impl Site<'_> {
                 continue;
             }
             self.move_stack(8);
-            early[i] = self.depth;
+            early[i] = self.state.depth;
             let slot = Mem::at(Gpr::RSP, 0);
             match value {
                 Value::Cycles => {
@@ -574,7 +596,7 @@ impl Site<'_> {
                 self.asm.push(Gpr::RAX);
             }
         }
-        self.depth += 8;
+        self.state.depth += 8;
     }
 
     /// Fills the argument registers. A register is filled when no argument that is still to be computed
@@ -587,7 +609,7 @@ impl Site<'_> {
             .collect();
         while !waiting.is_empty() {
             let wanted_elsewhere = |i: usize| {
-                let to = ARGUMENT_REGISTERS[i].bit() & self.intact;
+                let to = ARGUMENT_REGISTERS[i].bit() & self.state.intact;
                 waiting
                     .iter()
                     .any(|j| *j != i && values[*j].sources() & to != 0)
@@ -599,7 +621,7 @@ impl Site<'_> {
             let i = waiting.remove(next);
             self.compute(ARGUMENT_REGISTERS[i], &values[i], early[i], false);
         }
-        let may_zero = !keep_flags || self.needs.flags || self.flags_pushed;
+        let may_zero = !keep_flags || self.needs.flags || self.state.flags_pushed;
         for (i, value) in values.iter().enumerate().filter(|v| is_constant(v.1)) {
             self.compute(ARGUMENT_REGISTERS[i], value, early[i], may_zero);
         }
@@ -615,7 +637,7 @@ impl Site<'_> {
             }
             Value::Const(0) if may_change_flags => {
                 self.asm.zero(to);
-                self.flags_intact = false;
+                self.state.flags_intact = false;
             }
             Value::Const(constant) => self.asm.mov_imm(to, constant),
             Value::Data(offset) => self.asm.lea_target(to, Target::Data(offset)),
@@ -635,7 +657,7 @@ impl Site<'_> {
                 let wrapper = self.wrappers.index(threads::lookup_wrapper(routine));
                 self.asm.call(Target::Shared(wrapper));
                 self.asm.pop(to);
-                self.depth -= 8;
+                self.state.depth -= 8;
                 self.asm.lea(to, Mem::at(to, offset as i32));
             }
             Value::Pointed { slot, offset } => {
@@ -654,11 +676,13 @@ impl Site<'_> {
                     self.asm.load(to, word);
                     self.asm.lea(to, Mem::at(to, change));
                 }
-                None => self.asm.lea(to, Mem::at(Gpr::RSP, self.depth + change)),
+                None => self
+                    .asm
+                    .lea(to, Mem::at(Gpr::RSP, self.state.depth + change)),
             },
             Value::Direction => {
-                if self.flags_pushed {
-                    self.asm.load(to, self.slot(self.flags_slot));
+                if self.state.flags_pushed {
+                    self.asm.load(to, self.slot(self.state.flags_slot));
                 } else {
                     self.asm.push_flags();
                     self.asm.pop(to);
@@ -667,8 +691,8 @@ impl Site<'_> {
                 self.asm.shift_left(to, 53);
                 self.asm.shift_right_signed(to, 63);
             }
-            Value::Flags if self.flags_pushed => {
-                self.asm.load(to, self.slot(self.flags_slot));
+            Value::Flags if self.state.flags_pushed => {
+                self.asm.load(to, self.slot(self.state.flags_slot));
             }
             Value::Flags => {
                 self.restore_flags();
@@ -690,10 +714,10 @@ impl Site<'_> {
     fn make_call(&mut self, call: &SiteCall, stack_words: u8, sources: u16, keep_flags: bool) {
         let clobbers = &call.clobbers;
         let gprs = clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask();
-        let keep = (self.point.live.gpr_mask() | sources) & self.intact;
-        let unsaved = gprs & keep & !self.needs.gprs;
+        let keep = (self.point.live.gpr_mask() | sources) & self.state.intact;
+        let unsaved = gprs & keep & !self.state.saved;
         let xmms = clobbers.xmms & self.point.live.xmm_mask();
-        let flags_saved = self.needs.flags || self.flags_pushed;
+        let flags_saved = self.needs.flags || self.state.flags_pushed;
         let unchecked = self.wrappers.unchecked;
         let align = clobbers.needs_alignment || xmms != 0 || unchecked;
         let flags_lost = clobbers.flags || align;
@@ -709,18 +733,18 @@ impl Site<'_> {
             && !clobbers.needs_alignment
         {
             self.want(unsaved);
-            if clobbers.flags && keep_flags && !self.flags_pushed {
+            if clobbers.flags && keep_flags && !self.state.flags_pushed {
                 self.found.flags = true;
             }
             call_routine(self.asm, call.routine);
-            self.intact &= !gprs;
-            self.flags_intact &= !clobbers.flags;
+            self.state.intact &= !gprs;
+            self.state.flags_intact &= !clobbers.flags;
             return;
         }
-        let flags = flags_lost && keep_flags && self.flags_intact && !flags_saved;
+        let flags = flags_lost && keep_flags && self.state.flags_intact && !flags_saved;
         // The wrapper saves flags through rax.
         let rax = if flags {
-            Gpr::RAX.bit() & keep & !self.needs.gprs
+            Gpr::RAX.bit() & keep & !self.state.saved
         } else {
             0
         };
@@ -739,8 +763,8 @@ impl Site<'_> {
             detour: None,
         };
         let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };
-        self.intact &= wrapper.gprs | !changed;
+        self.state.intact &= wrapper.gprs | !changed;
         self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
-        self.flags_intact &= flags || !flags_lost;
+        self.state.flags_intact &= flags || !flags_lost;
     }
 }

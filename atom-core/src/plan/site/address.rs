@@ -103,7 +103,7 @@ impl Site<'_> {
         }
         let mut disp = address.disp;
         if base == Some(Gpr::RSP) {
-            disp += i64::from(self.depth);
+            disp += i64::from(self.state.depth);
         }
         // Only a displacement near the limit, corrected for the stack, is too wide for one step.
         let step = disp.clamp(i64::from(i32::MIN), i64::from(i32::MAX));

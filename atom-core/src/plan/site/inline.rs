@@ -117,15 +117,39 @@ struct Context<'a> {
     flags_later: bool,
     /// Set of flags that must be kept.
     flags: u8,
-    /// Jumps to the end of the body.
-    ends: Vec<Patch>,
-    /// Jumps from the tail to the end of the body, by the numbers of their fixups.
-    far_ends: Vec<usize>,
-    /// True while code goes to the tail.
-    far: bool,
-    /// Mask of the registers that hold the program's values at each end so far.
+}
+
+/// Where paths through a body end.
+struct Ends {
+    /// Jumps there from the same part of the code.
+    near: Vec<Patch>,
+    /// Jumps from the tail to the end in the main part, by the numbers of their fixups.
+    far: Vec<usize>,
+    /// True if the paths are in the tail and the end is not.
+    are_far: bool,
+    /// Mask of the registers that hold the program's values at each end.
     intact: u16,
+    /// True if the arithmetic flags are the program's at each end.
     flags_intact: bool,
+}
+
+impl Ends {
+    /// No ends yet.
+    fn new(are_far: bool) -> Self {
+        Self {
+            near: Vec::new(),
+            far: Vec::new(),
+            are_far,
+            intact: !0,
+            flags_intact: true,
+        }
+    }
+
+    /// Notes what is true at one more end.
+    fn meet(&mut self, intact: u16, flags_intact: bool) {
+        self.intact &= intact;
+        self.flags_intact &= flags_intact;
+    }
 }
 
 /// The register whose contents the value is, if it is that.
@@ -253,9 +277,9 @@ impl Site<'_> {
             .values
             .iter()
             .fold(0, |set, value| set | value.sources());
-        let reserved = self.reserved;
+        let reserved = self.state.reserved;
         self.spoilt = false;
-        let mut context = Context {
+        let context = Context {
             call,
             keep: self.point.live.gpr_mask() | sources_later | if body.may_call { own } else { 0 },
             reserved,
@@ -266,26 +290,22 @@ impl Site<'_> {
             } else {
                 (self.point.live.0 >> 32) as u8
             },
-            ends: Vec::new(),
-            far_ends: Vec::new(),
-            far: false,
-            intact: !0,
-            flags_intact: true,
         };
+        let mut ends = Ends::new(false);
         let mut path = Path {
             values: Vec::new(),
             held: reserved,
             owned: 0,
         };
         self.inputs(&context, body, &mut path)?;
-        self.node(&mut context, &body.root, path, true)?;
-        self.land_near(context.ends);
-        self.land_far(context.far_ends);
+        self.node(&context, &mut ends, &body.root, path, true)?;
+        self.land_near(ends.near);
+        self.land_far(ends.far);
         if self.spoilt {
             return Err(Refused);
         }
-        self.intact = context.intact;
-        self.flags_intact = context.flags_intact;
+        self.state.intact = ends.intact;
+        self.state.flags_intact = ends.flags_intact;
         Ok(())
     }
 
@@ -316,7 +336,7 @@ impl Site<'_> {
                 path.held |= a.sources();
                 continue;
             }
-            let own = value.sources() & self.intact;
+            let own = value.sources() & self.state.intact;
             let to = self.simple_value(context, value, path.held | waiting, own)?;
             path.own(*v, to);
         }
@@ -358,8 +378,8 @@ impl Site<'_> {
     /// Mask of the registers that must not be changed in this attempt. rbp is always one: even where the
     /// program does not read it again, such as before `pop rbp`, the unwind tables may find the frame by it.
     fn kept(&self, context: &Context) -> u16 {
-        let aside = self.aside.map_or(0, |_| self.needs.aside);
-        context.keep & self.intact & !self.needs.gprs & !aside | Gpr::RBP.bit()
+        let aside = self.state.aside.map_or(0, |_| self.needs.aside);
+        context.keep & self.state.intact & !self.state.saved & !aside | Gpr::RBP.bit()
     }
 
     /// Chooses a register to write to, outside of `held`, and preferably one of `liked`.
@@ -404,12 +424,13 @@ impl Site<'_> {
 
     fn node(
         &mut self,
-        context: &mut Context,
+        context: &Context,
+        ends: &mut Ends,
         node: &Node,
         mut path: Path,
         last: bool,
     ) -> Result<()> {
-        debug_assert_eq!(self.asm.depth(), self.depth as u32);
+        debug_assert_eq!(self.asm.depth(), self.state.depth as u32);
         path.release(node.live[0], context.reserved);
         for (i, op) in node.ops.iter().enumerate() {
             match op {
@@ -425,13 +446,11 @@ impl Site<'_> {
         }
         match &node.end {
             End::Return => {
-                self.jump_to_end(context, last);
-                self.leave(context);
+                self.jump_to_end(ends, last);
             }
             End::Call => {
                 self.call_out(context)?;
-                self.jump_to_end(context, last);
-                self.leave(context);
+                self.jump_to_end(ends, last);
             }
             End::Branch(condition, sides) => {
                 if let Some(rare) = rare_side(sides)
@@ -442,10 +461,10 @@ impl Site<'_> {
                     } else {
                         condition.inverted()
                     };
-                    let before = (self.intact, self.flags_intact);
-                    self.far(context, cond, &sides[rare], path.clone())?;
-                    (self.intact, self.flags_intact) = before;
-                    return self.node(context, &sides[1 - rare], path, last);
+                    let before = self.state;
+                    self.far(context, ends, cond, (&sides[rare], path.clone()))?;
+                    self.state = before;
+                    return self.node(context, ends, &sides[1 - rare], path, last);
                 }
                 // A cold path runs straight on where it does not call.
                 let calls = usize::from(self.in_tail);
@@ -457,26 +476,20 @@ impl Site<'_> {
                 };
                 let jump = self.asm.branch(Some(jump), self.needs.long);
                 if second.is_empty() {
-                    context.ends.push(jump);
-                    self.leave(context);
-                    return self.aside(context, first, path, last);
+                    ends.near.push(jump);
+                    ends.meet(self.state.intact, self.state.flags_intact);
+                    return self.aside(context, ends, first, path, last);
                 }
-                let before = (self.intact, self.flags_intact);
-                self.node(context, first, path.clone(), false)?;
+                let before = self.state;
+                self.node(context, ends, first, path.clone(), false)?;
                 if !self.asm.land_if_near(jump) {
                     self.found.long = true;
                 }
-                (self.intact, self.flags_intact) = before;
-                self.node(context, second, path, last)?;
+                self.state = before;
+                self.node(context, ends, second, path, last)?;
             }
         }
         Ok(())
-    }
-
-    /// Notes at an end of the body which registers and flags hold the program's values.
-    fn leave(&self, context: &mut Context) {
-        context.intact &= self.intact;
-        context.flags_intact &= self.flags_intact;
     }
 
     fn resolve(&self, context: &Context, symbol: Symbol) -> Result<Resolved> {
@@ -714,10 +727,10 @@ impl Site<'_> {
 
     /// Notes that the operation changes flags that the program or a later argument needs.
     fn change_flags(&mut self) {
-        if !self.needs.flags && !self.flags_pushed {
+        if !self.needs.flags && !self.state.flags_pushed {
             self.found.flags = true;
         }
-        self.flags_intact = false;
+        self.state.flags_intact = false;
     }
 
     /// The register in which a value is changed: its own if nothing else needs the contents, else a copy.

@@ -15,9 +15,9 @@ impl Site<'_> {
             Value::Load(address, size)
                 if !self.point.is_private
                     && address == Address::at(Gpr::RSP, address.disp)
-                    && i32::try_from(address.disp + i64::from(self.depth)).is_ok() =>
+                    && i32::try_from(address.disp + i64::from(self.state.depth)).is_ok() =>
             {
-                let at = (address.disp + i64::from(self.depth)) as i32;
+                let at = (address.disp + i64::from(self.state.depth)) as i32;
                 self.asm.load_sized(to, Mem::at(Gpr::RSP, at), size);
             }
             Value::Load(ref address, 8) if is_in_image(address) => {
@@ -50,8 +50,8 @@ impl Site<'_> {
 
     /// Notes that the arithmetic flags change now.
     pub(super) fn clobber_flags(&mut self) {
-        self.flags_intact = false;
-        if !self.flags_pushed {
+        self.state.flags_intact = false;
+        if !self.state.flags_pushed {
             self.found.flags = true;
         }
     }
@@ -66,9 +66,9 @@ impl Site<'_> {
             }
             None => self.asm.push_mem(self.slot(0)),
         }
-        self.depth += 8;
+        self.state.depth += 8;
         self.asm.call(Target::OriginalReturn);
-        self.depth
+        self.state.depth
     }
 
     /// Computes `size` bytes of a general register, from byte `first` on.
@@ -77,7 +77,7 @@ impl Site<'_> {
         if reg == Gpr::RSP {
             match self.stored_rsp() {
                 Some(word) => self.asm.load(to, word),
-                None => self.asm.lea(to, Mem::at(Gpr::RSP, self.depth)),
+                None => self.asm.lea(to, Mem::at(Gpr::RSP, self.state.depth)),
             }
             self.asm.extend(to, to, size);
         } else if let Some(slot) = self.moved_to(reg) {

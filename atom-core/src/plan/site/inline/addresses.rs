@@ -104,14 +104,14 @@ impl Site<'_> {
         };
         *a == plain
             && (a.base.is_some() || a.index.is_some())
-            && a.sources() & !self.intact == 0
+            && a.sources() & !self.state.intact == 0
             && !(self.point.is_private && a.base == Some(Gpr::RSP))
             && a.disp.abs() < MOST_DISPLACEMENT
     }
 
     fn displacement(&self, a: &Address) -> i32 {
         let on_stack = if a.base == Some(Gpr::RSP) {
-            self.depth
+            self.state.depth
         } else {
             0
         };

@@ -1,8 +1,8 @@
 //! Cold paths of a body. They are after the procedure and save registers of their own. The last resort
 //! is a call of the routine.
 
-use super::super::Site;
-use super::{Context, Path, Result, is_simple, plain_register};
+use super::super::{Site, State};
+use super::{Context, Ends, Path, Result, is_simple, plain_register};
 use crate::analysis::specialise::ops::{End, Node, Op};
 use crate::live::RegSet;
 use crate::plan::code::Target;
@@ -45,79 +45,64 @@ impl Site<'_> {
     /// them at its end.
     pub(super) fn aside(
         &mut self,
-        context: &mut Context,
+        context: &Context,
+        ends: &mut Ends,
         node: &Node,
         path: Path,
         last: bool,
     ) -> Result<()> {
         let is_plain = node.ops.is_empty() && !matches!(node.end, End::Branch(..));
-        if self.aside.is_some() || is_plain {
-            return self.node(context, node, path, last);
+        if self.state.aside.is_some() || is_plain {
+            return self.node(context, ends, node, path, last);
         }
-        let (outer, intact, slots) = (self.depth, self.intact, self.slots);
+        let outer = self.state;
         let saved = self.needs.aside & !self.needs.gprs;
-        let straight = std::mem::replace(&mut context.intact, !0);
-        self.aside = Some(intact);
-        let ends = std::mem::take(&mut context.ends);
+        self.state.aside = Some(outer.intact);
         if saved == 0 {
-            // Nothing is to be restored, so its ends are the body's; but short jumps stay in the tail.
-            self.node(context, node, path, last)?;
-            self.aside = None;
-            self.slots = slots;
-            self.intact = context.intact;
-            context.intact &= straight;
-            let own = std::mem::replace(&mut context.ends, ends);
-            if !context.far {
-                context.ends.extend(own);
-            } else if !own.is_empty() {
-                self.land_near(own);
-                self.jump_to_end(context, last);
-            }
-            return Ok(());
+            return self.node(context, ends, node, path, last);
         }
-        let far = std::mem::take(&mut context.far);
-        let far_ends = std::mem::take(&mut context.far_ends);
-        if self.depth == 0 {
+        if self.state.depth == 0 {
             self.move_stack(self.point.red_zone());
         }
-        let below = self.depth;
+        let below = self.state.depth;
         for number in (0..16).filter(|n| saved >> n & 1 != 0) {
             self.push(Gpr(number));
-            if intact >> number & 1 != 0 {
-                self.slots[usize::from(number)] = self.depth;
+            if outer.intact >> number & 1 != 0 {
+                self.state.slots[usize::from(number)] = self.state.depth;
             }
         }
-        self.node(context, node, path, true)?;
-        context.far = far;
-        self.land_far(std::mem::replace(&mut context.far_ends, far_ends));
-        let own = std::mem::replace(&mut context.ends, ends);
-        self.land_near(own);
+        let mut own = Ends::new(false);
+        self.node(context, &mut own, node, path, true)?;
+        self.land_far(own.far);
+        self.land_near(own.near);
         for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
             self.asm.pop(Gpr(number));
-            self.depth -= 8;
+            self.state.depth -= 8;
         }
-        self.move_stack(outer - below);
-        self.aside = None;
-        self.slots = slots;
-        self.intact = context.intact | saved & intact;
-        context.intact = straight & self.intact;
-        self.jump_to_end(context, last);
+        self.move_stack(outer.depth - below);
+        self.state = State {
+            intact: own.intact | saved & outer.intact,
+            flags_intact: own.flags_intact,
+            ..outer
+        };
+        self.jump_to_end(ends, last);
         Ok(())
     }
 
-    /// Jumps to the end of the body, if that does not follow.
-    pub(super) fn jump_to_end(&mut self, context: &mut Context, last: bool) {
-        if context.far {
+    /// Jumps to the end of the body, if that does not follow, and notes what is true there.
+    pub(super) fn jump_to_end(&mut self, ends: &mut Ends, last: bool) {
+        ends.meet(self.state.intact, self.state.flags_intact);
+        if ends.are_far {
             self.asm.jump_to(None, Target::Main, 0);
-            context.far_ends.push(self.asm.fixups.len() - 1);
+            ends.far.push(self.asm.fixups.len() - 1);
         } else if !last {
             let jump = self.asm.branch(None, self.needs.long);
-            context.ends.push(jump);
+            ends.near.push(jump);
         }
     }
 
     /// Lets jumps of the same part of the code end here.
-    pub(super) fn land_near(&mut self, jumps: Vec<Patch>) {
+    pub(super) fn land_near(&mut self, jumps: impl IntoIterator<Item = Patch>) {
         for patch in jumps {
             if !self.asm.land_if_near(patch) {
                 self.found.long = true;
@@ -135,18 +120,26 @@ impl Site<'_> {
     /// Emits the cold side of a branch in the tail.
     pub(super) fn far(
         &mut self,
-        context: &mut Context,
+        context: &Context,
+        ends: &mut Ends,
         cond: Cond,
-        node: &Node,
-        path: Path,
+        (node, path): (&Node, Path),
     ) -> Result<()> {
         let at = self.tail.code.len() as i32;
         self.asm.jump_to(Some(cond), Target::Tail, at);
         std::mem::swap(self.asm, &mut self.tail);
-        self.asm.at_depth(self.depth as u32);
-        (context.far, self.in_tail) = (true, true);
-        let done = self.aside(context, node, path, true);
-        (context.far, self.in_tail) = (false, false);
+        self.asm.at_depth(self.state.depth as u32);
+        self.in_tail = true;
+        let mut own = Ends::new(true);
+        let done = self.aside(context, &mut own, node, path, true);
+        if !own.near.is_empty() {
+            // Short jumps stay in the tail.
+            self.land_near(own.near.drain(..));
+            self.jump_to_end(&mut own, true);
+        }
+        ends.far.append(&mut own.far);
+        ends.meet(own.intact, own.flags_intact);
+        self.in_tail = false;
         std::mem::swap(self.asm, &mut self.tail);
         done
     }
@@ -156,7 +149,7 @@ impl Site<'_> {
         let call = context.call;
         let simple = |v: &Value| matches!(v, Value::Const(_)) || is_simple(v);
         if self.point.is_piece
-            || self.point.may_set_df && !self.flags_pushed
+            || self.point.may_set_df && !self.state.flags_pushed
             || !call.values.iter().all(simple)
         {
             return Ok(false);
@@ -165,8 +158,8 @@ impl Site<'_> {
             return Ok(false);
         };
         let keep_flags = context.flags_later || self.point.live.intersects(RegSet::FLAGS);
-        let outer = self.depth;
-        if self.depth == 0 {
+        let outer = self.state.depth;
+        if self.state.depth == 0 {
             self.move_stack(self.point.red_zone());
             detour.back += self.point.red_zone() as u16;
         }
@@ -184,7 +177,7 @@ impl Site<'_> {
                 _ => false,
             };
             if is_immediate {
-                self.depth += 8;
+                self.state.depth += 8;
                 continue;
             }
             let waiting = pushed[k..].iter();
@@ -202,7 +195,7 @@ impl Site<'_> {
             routine: call.routine,
             gprs: clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | Gpr::RAX.bit(),
             xmms: clobbers.xmms,
-            flags: keep_flags && self.flags_intact,
+            flags: keep_flags && self.state.flags_intact,
             mxcsr: clobbers.mxcsr,
             align: clobbers.needs_alignment,
             unchecked: self.wrappers.unchecked,
@@ -213,7 +206,7 @@ impl Site<'_> {
             detour: Some(detour),
         };
         self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
-        self.depth = outer;
+        self.state.depth = outer;
         self.asm.at_depth(outer as u32);
         Ok(true)
     }
@@ -224,25 +217,18 @@ impl Site<'_> {
             return Ok(());
         }
         let call = context.call;
-        let outer = (
-            self.depth,
-            self.slots,
-            self.needs,
-            self.flags_pushed,
-            self.flags_slot,
-        );
-        let (found, intact) = (self.found, self.intact);
-        if self.depth == 0 {
+        let outer = self.state;
+        if self.state.depth == 0 {
             self.move_stack(self.point.red_zone());
         }
-        let below = self.depth;
-        let pushes_flags = self.point.may_set_df && !self.flags_pushed;
+        let below = self.state.depth;
+        let pushes_flags = self.point.may_set_df && !self.state.flags_pushed;
         if pushes_flags {
             self.asm.push_flags();
             self.asm.clear_direction();
-            self.depth += 8;
-            self.flags_slot = self.depth;
-            self.flags_pushed = true;
+            self.state.depth += 8;
+            self.state.flags_slot = self.state.depth;
+            self.state.flags_pushed = true;
         }
         // Filling the arguments may change these registers, besides those that the routine changes.
         let filled = ARGUMENT_REGISTERS
@@ -251,48 +237,35 @@ impl Site<'_> {
             .fold(0, |set, r| set | r.bit());
         let scratch = Gpr::RAX.bit() | Gpr(11).bit();
         let clobbered = call.clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | scratch;
-        let kept = self.reserved;
-        let program = (self.point.live.gpr_mask() | context.sources_later) & intact;
-        let saved = clobbered & (program | kept);
+        let program = (self.point.live.gpr_mask() | context.sources_later) & outer.intact;
+        let saved = clobbered & (program | outer.reserved);
         // Arguments may be computed from registers that other arguments overwrite.
         let sources = call.values.iter().fold(0, |set, v| set | v.sources());
-        let saved = saved | clobbered & sources & intact;
+        let saved = saved | clobbered & sources & outer.intact;
         for number in (0..16).filter(|n| saved >> n & 1 != 0) {
             self.push(Gpr(number));
-            if intact >> number & 1 != 0 {
-                self.slots[usize::from(number)] = self.depth;
+            if outer.intact >> number & 1 != 0 {
+                self.state.slots[usize::from(number)] = self.state.depth;
             }
         }
-        self.needs.gprs |= saved;
-        self.needs.calls = true;
-        self.reserved &= !saved;
-        let in_ax = std::mem::replace(&mut self.flags_in_ax, false);
+        self.state.saved |= saved;
+        self.state.reserved &= !saved;
+        self.state.flags_in_ax = false;
         self.call(call, context.sources_later, context.flags_later);
-        self.flags_in_ax = in_ax;
-        self.reserved = kept;
         for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
             self.asm.pop(Gpr(number));
-            self.depth -= 8;
+            self.state.depth -= 8;
         }
         if pushes_flags {
             self.asm.pop_flags();
         }
-        self.depth = below;
-        let back = below - outer.0;
-        self.move_stack(-back);
-        self.intact |= saved & intact;
-        let new = self.found;
-        self.found = found;
-        self.found.gprs |= new.gprs & !saved;
-        self.found.aside |= new.aside & !saved;
-        self.found.flags |= new.flags && !found.flags && !pushes_flags;
-        (
-            self.depth,
-            self.slots,
-            self.needs,
-            self.flags_pushed,
-            self.flags_slot,
-        ) = outer;
+        self.state.depth = below;
+        self.move_stack(outer.depth - below);
+        self.state = State {
+            intact: self.state.intact | saved & outer.intact,
+            flags_intact: self.state.flags_intact,
+            ..outer
+        };
         Ok(())
     }
 }
