@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering}
 use atom_abi::{LATE_VERSION, LateInfo, ThreadBlock};
 
 use crate::process::identity::{self, ProcessKind};
-use crate::process::{info, sandbox, table, told};
+use crate::process::{info, mapping, sandbox, table, told};
 use crate::sys::call::{call6, is_error, syscall};
 use crate::sys::{memory, signals, stacks};
 
@@ -53,12 +53,13 @@ const NEEDED: [i64; 9] = [
     libc::SYS_mmap,
 ];
 
-/// Calls `each` with the path of each library that was instrumented when it was opened.
+/// Calls `each` with the path of each library that was instrumented and opened while the process ran.
 pub fn late_objects(each: &mut dyn FnMut(&[u8])) {
     let first = FIRST_ADDED.load(Ordering::Acquire);
     if let Some(process) = table::process().filter(|_| first != 0) {
-        let added = table::objects(process).iter().skip(first);
-        added.for_each(|object| each(crate::process::objects::path(object)));
+        let added = table::objects(process).iter().enumerate().skip(first);
+        let opened = added.filter(|(i, _)| mapping::was_opened(process, *i));
+        opened.for_each(|(_, object)| each(crate::process::objects::path(object)));
     }
 }
 

@@ -105,6 +105,11 @@ pub(crate) fn is_object(process: &ProcessInfo, descriptor: usize) -> bool {
     file.is_some_and(|file| (0..process.object_count).any(|i| noted(process, i) == file))
 }
 
+/// True if the interpreter has opened the instrumented file of an object, which it may have closed since.
+pub(crate) fn was_opened(process: &ProcessInfo, object: usize) -> bool {
+    noted(process, object).0 != 0
+}
+
 /// Device and inode of an object's instrumented file; zeros if they are not known.
 fn noted(process: &ProcessInfo, object: usize) -> (u64, u64) {
     // SAFETY: `atom` wrote the table; it has an entry for each object.

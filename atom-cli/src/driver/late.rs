@@ -7,6 +7,7 @@
 //! processes and later runs find it there. Those that want the same library at the same time take turns.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File as LockFile};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,6 +43,12 @@ const REFUSED: &str = "refused";
 /// Variables that say where debug information is, on which names depend.
 const VARIABLES: [&str; 3] = ["HOME", "XDG_CACHE_HOME", "DEBUGINFOD_CACHE_PATH"];
 const DOING: &str = "adding a library to a running process";
+/// Number of libraries of one folder that a program has opened before others of that folder are added with the next one.
+const OPENED_BEFORE_SIBLINGS: usize = 2;
+/// Size in bytes of the files that are added so in one step at most.
+const MOST_BYTES_OF_SIBLINGS: u64 = 8 << 20;
+/// Size in bytes of the files at most that one of them may bring because it names them.
+const MOST_BYTES_OF_DEPENDENCIES: u64 = 1 << 20;
 
 /// What has to be known of a process to add a library to it.
 #[derive(Serialize, Deserialize, Clone)]
@@ -222,8 +229,13 @@ fn found_or_made(state: &Path, library: &Path) -> Result<PathBuf> {
     let making = folder.with_extension("making");
     fs::remove_dir_all(&making).unwrap_or_default();
     fs::create_dir(&making).map_err(|e| fail(e, &making))?;
-    let made = make(&State::read(state)?, library, &making, &folder)
-        .and_then(|()| fs::rename(&making, &folder).map_err(|e| fail(e, &folder)));
+    let before = State::read(state)?;
+    let mut with_siblings = true;
+    let mut made = make(&before, library, (&making, &folder), &mut with_siblings);
+    if made.is_err() && with_siblings {
+        made = make(&before, library, (&making, &folder), &mut false);
+    }
+    let made = made.and_then(|()| fs::rename(&making, &folder).map_err(|e| fail(e, &folder)));
     if let Err(error) = made {
         fs::remove_dir_all(&making).unwrap_or_default();
         // Without it the next process tries again.
@@ -233,41 +245,130 @@ fn found_or_made(state: &Path, library: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Adds a library to the objects, and with it the libraries that it names and that are not there yet: the interpreter opens
-/// them next. If it finds others instead, these come by themselves.
-fn add_with_dependencies(inputs: &mut Vec<Input>, (library, image): (&Path, Image), folder: &Path) {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let is_interpreter = |input: &&Input| input.image.kind == ObjectKind::Interpreter;
-    let interpreter = inputs.iter().find(is_interpreter);
-    let loaded = interpreter.map(|interpreter| closure::libraries(&interpreter.path, library));
-    let loaded = loaded.and_then(Result::ok).unwrap_or_default();
-    let mut known: BTreeSet<PathBuf> = inputs.iter().map(|input| real(&input.path)).collect();
-    let mut names = BTreeSet::new();
-    let mut add = |path: PathBuf, image: Image| {
-        let mut name = path
-            .file_name()
-            .unwrap_or("library".as_ref())
-            .to_os_string();
-        while !names.insert(name.clone()) {
+/// Libraries that are added to the objects of a process.
+struct Additions<'a> {
+    inputs: &'a mut Vec<Input>,
+    /// The folder that will have their files.
+    folder: &'a Path,
+    /// Real paths of all objects.
+    known: BTreeSet<PathBuf>,
+    /// Names of the files in the folder.
+    names: BTreeSet<OsString>,
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+impl<'a> Additions<'a> {
+    fn new(inputs: &'a mut Vec<Input>, folder: &'a Path) -> Self {
+        Self {
+            known: inputs.iter().map(|input| real(&input.path)).collect(),
+            names: BTreeSet::new(),
+            inputs,
+            folder,
+        }
+    }
+
+    fn add(&mut self, path: PathBuf, image: Image) {
+        let name = path.file_name().unwrap_or("library".as_ref());
+        let mut name = name.to_os_string();
+        while !self.names.insert(name.clone()) {
             name.push(".2");
         }
-        inputs.push(Input {
-            output: folder.join(LIBRARIES).join(name),
+        self.inputs.push(Input {
+            output: self.folder.join(LIBRARIES).join(name),
             path,
             is_global: false,
             known: usize::MAX,
             ..Input::alone(image)
         });
-    };
-    known.insert(real(library));
-    add(library.to_path_buf(), image);
-    for path in loaded.into_iter().filter_map(|loaded| loaded.path) {
+    }
+
+    /// Adds a library, and with it the libraries that it names and that are not there yet: the interpreter opens them
+    /// next. If it finds others instead, these come by themselves.
+    fn with_dependencies(&mut self, library: &Path, image: Image) {
+        let dependencies = self.dependencies(library);
+        self.known.insert(real(library));
+        self.add(library.to_path_buf(), image);
+        dependencies.into_iter().for_each(|d| self.add_if_new(d));
+    }
+
+    /// The libraries that the interpreter loads with a library and that are not there yet.
+    fn dependencies(&self, library: &Path) -> Vec<PathBuf> {
+        let is_interpreter = |input: &&Input| input.image.kind == ObjectKind::Interpreter;
+        let interpreter = self.inputs.iter().find(is_interpreter);
+        let loaded = interpreter.map(|interpreter| closure::libraries(&interpreter.path, library));
+        let loaded = loaded.and_then(Result::ok).unwrap_or_default();
+        let paths = loaded.into_iter().filter_map(|loaded| loaded.path);
+        paths
+            .filter(|path| !self.known.contains(&real(path)))
+            .collect()
+    }
+
+    fn add_if_new(&mut self, path: PathBuf) {
         let file = real(&path);
-        if known.insert(file.clone())
+        if self.known.insert(file.clone())
             && let Some(image) = objects::library(&file)
             && image.kind == ObjectKind::SharedObject
         {
-            add(path, image);
+            self.add(path, image);
+        }
+    }
+
+    /// Adds further libraries of the library's folder, if the program has opened some of them already: a folder of
+    /// extensions or plug-ins, of which it will open more. All libraries of one step cost little more than one, as each
+    /// step analyses all objects of the process. A folder with libraries that others name is none of these.
+    fn siblings(&mut self, library: &Path) {
+        let Some(place) = library.parent() else {
+            return;
+        };
+        let named: BTreeSet<String> = (self.inputs.iter())
+            .flat_map(|input| input.image.needed())
+            .collect();
+        let is_named = |path: &Path| {
+            let name = path.file_name().unwrap_or_default();
+            named.contains(name.to_string_lossy().as_ref())
+        };
+        let here = self.inputs.iter().map(|input| input.path.as_path());
+        let here: Vec<&Path> = here.filter(|path| path.parent() == Some(place)).collect();
+        if here.len() <= OPENED_BEFORE_SIBLINGS || here.iter().any(|path| is_named(path)) {
+            return;
+        }
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+        let mut others: Vec<(PathBuf, u64)> = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension() == library.extension())
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.len(), path)))
+            .map(|(size, path)| (path, size))
+            .collect();
+        others.sort_unstable();
+        let mut bytes = 0;
+        for (path, size) in others {
+            if bytes + size > MOST_BYTES_OF_SIBLINGS || self.known.contains(&real(&path)) {
+                continue;
+            }
+            let Some(image) = objects::library(&real(&path)) else {
+                continue;
+            };
+            let is_complete = image.needed().iter().all(|name| named.contains(name));
+            let dependencies = match is_complete {
+                true => Vec::new(),
+                false => self.dependencies(&path),
+            };
+            let sizes = dependencies
+                .iter()
+                .map(|path| fs::metadata(path).map_or(0, |m| m.len()));
+            let more: u64 = sizes.sum();
+            if image.kind == ObjectKind::SharedObject
+                && more <= MOST_BYTES_OF_DEPENDENCIES
+                && bytes + size + more <= MOST_BYTES_OF_SIBLINGS
+            {
+                bytes += size + more;
+                self.known.insert(real(&path));
+                self.add(path, image);
+                dependencies.into_iter().for_each(|d| self.add_if_new(d));
+            }
         }
     }
 }
@@ -282,8 +383,14 @@ fn image(library: &Path) -> Result<Image, Reason> {
     }
 }
 
-/// Makes the files in `making`, which will be `folder`.
-fn make(before: &State, library: &Path, making: &Path, folder: &Path) -> Result<()> {
+/// Makes the files in `making`, which will be `folder`; `with_siblings` asks for further libraries of the library's folder,
+/// and tells whether there were any.
+fn make(
+    before: &State,
+    library: &Path,
+    (making, folder): (&Path, &Path),
+    with_siblings: &mut bool,
+) -> Result<()> {
     let fail = |e: Reason| Error::new(DOING, e).file(library);
     let image = image(library).map_err(fail)?;
     let args = before.command_line()?;
@@ -298,7 +405,13 @@ fn make(before: &State, library: &Path, making: &Path, folder: &Path) -> Result<
     if before.process.objects() != first {
         return Err(fail("the process has other objects".into()));
     }
-    add_with_dependencies(&mut inputs, (library, image), folder);
+    let mut additions = Additions::new(&mut inputs, folder);
+    additions.with_dependencies(library, image);
+    let alone = additions.inputs.len();
+    if *with_siblings {
+        additions.siblings(library);
+    }
+    *with_siblings = inputs.len() > alone;
     let stamps = stamps(&request, &inputs)?;
     if !stamps.starts_with(&before.stamps) {
         return Err(fail("the tool, atom or an object has been replaced".into()));

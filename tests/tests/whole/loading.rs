@@ -236,6 +236,45 @@ fn tools_see_what_is_opened_later() {
     }
 }
 
+/// A program that opens plug-ins of one folder gets the others of that folder with the third, and each is counted. Neither
+/// what is opened in another order nor what is never opened does any harm.
+#[test]
+fn plug_ins_are_added_together() {
+    let place = Place::new("plugins");
+    let libraries: Vec<PathBuf> = (0..8)
+        .map(|i| {
+            place.library(
+                "library.c",
+                &format!("plugin{i}.so"),
+                &[&format!("-DNAME=plugin{i}")],
+            )
+        })
+        .collect();
+    place.program("gcc", "plugins.c", &[]);
+    instrument_late(&place);
+    let order = [4, 1, 6, 7, 0, 3, 2];
+    let arguments: Vec<&str> = order
+        .iter()
+        .map(|i| libraries[*i].to_str().unwrap())
+        .collect();
+    // Made, and found.
+    for _ in 0..2 {
+        let outcome = place.same(&arguments);
+        let found = place.counts(outcome.pid).expect("a report");
+        for (i, library) in libraries.iter().enumerate() {
+            let times = order.iter().position(|opened| *opened == i);
+            let symbols = atom_tests::counts::Symbols::read(library);
+            let body = symbols.address(&format!("loop_body_plugin{i}")).unwrap();
+            let count = found.get(&format!("plugin{i}.so+{body:#x}"));
+            assert_eq!(count.copied(), times.map(|n| 100 * (n as u64 + 1)), "{i}");
+        }
+    }
+    let late = (place.folder.join("whole")).join(format!("{}.libs/late", place.name));
+    let is_step = |folder: &PathBuf| folder.join("state").exists();
+    let steps = std::fs::read_dir(late).unwrap().map(|e| e.unwrap().path());
+    assert_eq!(steps.filter(is_step).count(), 3);
+}
+
 #[test]
 fn threads_children_and_libraries_at_one_place() {
     let (place, files) = opens("opens-at-once", &[]);
