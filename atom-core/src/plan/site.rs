@@ -31,8 +31,10 @@ use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 mod address;
 mod inline;
+mod state;
 mod values;
 
+use state::State;
 pub use values::only_if_selected;
 
 /// Number of registers up to which the point itself saves them; a wrapper saves more.
@@ -237,52 +239,6 @@ pub fn only_if_taken(asm: &mut Asm, taken: Taken) -> Vec<Patch> {
             skips.push(asm.jump());
             asm.land(goes_on);
             skips
-        }
-    }
-}
-
-/// What is true at a place of the point's code. At a branch it is copied; where paths meet, what is true on each is true.
-#[derive(Clone, Copy)]
-struct State {
-    /// Mask of the general registers that still hold the program's values. A live register that does not is
-    /// in [`Needs::gprs`], or in `saved`.
-    intact: u16,
-    /// True while the arithmetic flags are the program's.
-    flags_intact: bool,
-    /// Bytes from the program's rsp down to the present rsp. On a private stack, from the word that holds the program's
-    /// rsp.
-    depth: i32,
-    /// Mask of the registers that are saved on the stack until the end of the point, or of the call on a cold path.
-    saved: u16,
-    /// Depth in bytes of each saved register.
-    slots: [i32; 16],
-    /// Depth in bytes of the saved flags.
-    flags_slot: i32,
-    /// True if all flags are on the stack, and the direction flag is clear.
-    flags_pushed: bool,
-    /// True while the arithmetic flags are in ax.
-    flags_in_ax: bool,
-    /// On a path other than the straight one: mask of the registers that were intact where it began.
-    aside: Option<u16>,
-    /// Mask of the registers that nothing may write to now: rsp, and those that keep flags or a register for
-    /// the program.
-    reserved: u16,
-}
-
-impl State {
-    /// At the point, before any inserted instruction.
-    fn at_point() -> Self {
-        Self {
-            intact: !0,
-            flags_intact: true,
-            depth: 0,
-            saved: 0,
-            slots: [0; 16],
-            flags_slot: 0,
-            flags_pushed: false,
-            flags_in_ax: false,
-            aside: None,
-            reserved: Gpr::RSP.bit(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! changed there only if nothing else needs it. On a path that ends with a call, the routine is called, and
 //! the registers that the program still needs are saved on that path only.
 
+use super::state::Ends;
 use super::{Site, SiteCall};
 use crate::analysis::specialise::Body;
 use crate::analysis::specialise::ops::{
@@ -13,7 +14,7 @@ use crate::analysis::specialise::ops::{
 use crate::live::RegSet;
 use crate::plan::code::{Encoding, Operand, Target};
 use crate::tool::value::{Address, Segment, Taken, Value};
-use crate::x86::asm::{Gpr, Mem, Patch};
+use crate::x86::asm::{Gpr, Mem};
 use crate::x86::flags;
 use crate::x86::opcode::{self, Alu};
 
@@ -117,39 +118,6 @@ struct Context<'a> {
     flags_later: bool,
     /// Set of flags that must be kept.
     flags: u8,
-}
-
-/// Where paths through a body end.
-struct Ends {
-    /// Jumps there from the same part of the code.
-    near: Vec<Patch>,
-    /// Jumps from the tail to the end in the main part, by the numbers of their fixups.
-    far: Vec<usize>,
-    /// True if the paths are in the tail and the end is not.
-    are_far: bool,
-    /// Mask of the registers that hold the program's values at each end.
-    intact: u16,
-    /// True if the arithmetic flags are the program's at each end.
-    flags_intact: bool,
-}
-
-impl Ends {
-    /// No ends yet.
-    fn new(are_far: bool) -> Self {
-        Self {
-            near: Vec::new(),
-            far: Vec::new(),
-            are_far,
-            intact: !0,
-            flags_intact: true,
-        }
-    }
-
-    /// Notes what is true at one more end.
-    fn meet(&mut self, intact: u16, flags_intact: bool) {
-        self.intact &= intact;
-        self.flags_intact &= flags_intact;
-    }
 }
 
 /// The register whose contents the value is, if it is that.

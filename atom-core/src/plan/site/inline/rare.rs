@@ -1,8 +1,9 @@
 //! Cold paths of a body. They are after the procedure and save registers of their own. The last resort
 //! is a call of the routine.
 
-use super::super::{Site, State};
-use super::{Context, Ends, Path, Result, is_simple, plain_register};
+use super::super::Site;
+use super::super::state::{Ends, State};
+use super::{Context, Path, Result, is_simple, plain_register};
 use crate::analysis::specialise::ops::{End, Node, Op};
 use crate::live::RegSet;
 use crate::plan::code::Target;
