@@ -305,6 +305,4 @@ exports! {
     "__atom_exec" => exec::exec,
     "__atom_forked" => counts::forked,
     "__atom_system_call" => system_call::system_call,
-    // By this name `atom` knows that the runtime can follow executed programs.
-    "__atom_follow" => system_call::system_call,
 }

@@ -24,8 +24,7 @@ pub struct ObjectInfo {
     pub inode: u64,
     /// Size of the original file in bytes.
     pub size: u64,
-    /// Seconds of the time at which the original file's contents were modified last. Tools for versions of the
-    /// interface before 19 get the time of the inode's last change, which a new hard link sets, too.
+    /// Seconds of the time at which the original file's contents were modified last.
     pub modified: u64,
     /// Nanoseconds of that time.
     pub modified_nanoseconds: u64,

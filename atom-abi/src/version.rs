@@ -6,7 +6,3 @@ pub const INTERFACE_VERSION: u32 = 25;
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
 pub const INTERFACE_HASH: u64 = 0x81d4_51c0_4718_b8d0;
-
-/// Oldest version whose tools still work: since then everything was added at the ends. The runtime in
-/// older tools cannot read the table of [`Totals`](crate::Totals).
-pub const OLDEST_INTERFACE_VERSION: u32 = 8;

@@ -102,6 +102,7 @@ pub use data::counters::{
     PlainCounter, PlainCounters, Sharing,
 };
 pub use data::marks::{Mark, MarkAt, MarkTable, Marks};
+pub use data::packed;
 pub use data::plain::Record;
 pub use data::shared::Shared;
 pub use data::sites::{Site, SiteList, Sites};

@@ -30,7 +30,6 @@ pub fn facts(tool: &Path) -> ToolFacts {
             .map(|e| (e.name.as_str().to_string(), e.address as u64 - base))
             .collect();
         let mut facts = ToolFacts {
-            version: atom_abi::INTERFACE_VERSION,
             exports,
             start: header.start as usize as u64 - base,
             finish: header.finish as usize as u64 - base,

@@ -226,115 +226,44 @@ unsafe fn with<R>(
     or
 }
 
-/// Number of executions that a trace stands for.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_count(trace: *mut c_void) -> u32 {
-    let count = |t: &Trace| Some(u32::try_from(t.count).unwrap_or(u32::MAX));
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_count", trace, 0, count) }
+/// Defines functions that answer from a trace; the value after `or` is for a trace or an index that is not there.
+macro_rules! of_trace {
+    ($($(#[$about:meta])* fn $name:ident($trace:ident $(, $arg:ident: $type:ty)*) -> $result:ty, or $or:expr => $found:expr;)*) => {$(
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// `trace` comes from `arp_get_trace` and has not been freed, or is null.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(trace: *mut c_void $(, $arg: $type)*) -> $result {
+            let found = |$trace: &Trace| $found;
+            // SAFETY: the caller's promise.
+            unsafe { with(stringify!($name), trace, $or, found) }
+        }
+    )*};
 }
 
-/// Number of open sections of a trace.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_stack_length(trace: *mut c_void) -> u32 {
-    let length = |t: &Trace| Some(t.stack.len() as u32);
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_stack_length", trace, 0, length) }
-}
-
-/// The section of a trace at a depth.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_stack_pos(trace: *mut c_void, depth: u32) -> u16 {
-    let sid = |t: &Trace| u16::try_from(t.stack.get(depth as usize)?.sid.0).ok();
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_stack_pos", trace, 0, sid) }
-}
-
-/// The counter of a trace at a depth.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_stack_index(trace: *mut c_void, depth: u32) -> c_int {
-    let counter = |t: &Trace| c_int::try_from(t.stack.get(depth as usize)?.counter).ok();
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_stack_index", trace, 0, counter) }
-}
-
-/// A value of a trace in C's representation.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_value(trace: *mut c_void, set: u32) -> *const c_void {
-    let value = |t: &Trace| {
-        t.values
-            .get(set as usize)
-            .map(|area| (&raw const *area).cast())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_value", trace, std::ptr::null(), value) }
-}
-
-/// The thread of a trace; -1 if it is not known.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_thread(trace: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_thread", trace, -1, |t| Some(t.thread)) }
-}
-
-/// The mean of a trace's values.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_mean(trace: *mut c_void, set: u32) -> f64 {
-    let mean = |t: &Trace| t.stats.get(set as usize).map(Stats::mean);
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_mean", trace, f64::NAN, mean) }
-}
-
-/// The minimum of a trace's values.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_minimum(trace: *mut c_void, set: u32) -> f64 {
-    let min = |t: &Trace| t.stats.get(set as usize).map(Stats::min);
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_minimum", trace, f64::NAN, min) }
-}
-
-/// The maximum of a trace's values.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_maximum(trace: *mut c_void, set: u32) -> f64 {
-    let max = |t: &Trace| t.stats.get(set as usize).map(Stats::max);
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_maximum", trace, f64::NAN, max) }
-}
-
-/// A quantile of a trace's values.
-///
-/// # Safety
-/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn arp_trace_get_quantile(trace: *mut c_void, set: u32, q: f64) -> f64 {
-    let quantile = |t: &Trace| {
+of_trace! {
+    /// Number of executions that a trace stands for.
+    fn arp_trace_get_count(t) -> u32, or 0 => Some(u32::try_from(t.count).unwrap_or(u32::MAX));
+    /// Number of open sections of a trace.
+    fn arp_trace_get_stack_length(t) -> u32, or 0 => Some(t.stack.len() as u32);
+    /// The section of a trace at a depth.
+    fn arp_trace_get_stack_pos(t, depth: u32) -> u16, or 0 => u16::try_from(t.stack.get(depth as usize)?.sid.0).ok();
+    /// The counter of a trace at a depth.
+    fn arp_trace_get_stack_index(t, depth: u32) -> c_int, or 0 => c_int::try_from(t.stack.get(depth as usize)?.counter).ok();
+    /// A value of a trace in C's representation.
+    fn arp_trace_get_value(t, set: u32) -> *const c_void, or std::ptr::null() =>
+        t.values.get(set as usize).map(|area| (&raw const *area).cast());
+    /// The thread of a trace; -1 if it is not known.
+    fn arp_trace_get_thread(t) -> c_int, or -1 => Some(t.thread);
+    /// The mean of a trace's values.
+    fn arp_trace_get_mean(t, set: u32) -> f64, or f64::NAN => t.stats.get(set as usize).map(Stats::mean);
+    /// The minimum of a trace's values.
+    fn arp_trace_get_minimum(t, set: u32) -> f64, or f64::NAN => t.stats.get(set as usize).map(Stats::min);
+    /// The maximum of a trace's values.
+    fn arp_trace_get_maximum(t, set: u32) -> f64, or f64::NAN => t.stats.get(set as usize).map(Stats::max);
+    /// A quantile of a trace's values.
+    fn arp_trace_get_quantile(t, set: u32, q: f64) -> f64, or f64::NAN => {
         let stats = t.stats.get(set as usize)?;
         Some(match t.quantiles.get(set as usize) {
             Some(Some(histogram)) => histogram.quantile(q),
@@ -343,6 +272,4 @@ unsafe extern "C" fn arp_trace_get_quantile(trace: *mut c_void, set: u32, q: f64
             _ => f64::NAN,
         })
     };
-    // SAFETY: the caller's promise.
-    unsafe { with("arp_trace_get_quantile", trace, f64::NAN, quantile) }
 }

@@ -12,10 +12,6 @@ use crate::error::{Error, Result};
 use crate::image::{Image, ObjectKind};
 use crate::layout::Placed;
 
-/// Version of the tool interface from which the runtime knows a library by the time of its modification, before by
-/// the time of its inode's change.
-const MODIFIED: u32 = 19;
-
 /// Bytes with slots that hold addresses inside them, relative to their start.
 #[derive(Default, Debug)]
 pub struct Facts {
@@ -110,14 +106,12 @@ impl Places {
 
 impl Facts {
     /// The facts of a process of these objects, whose interpreter has the number `starter`. `named` is the path by which
-    /// the program is run, `link` a symbolic link to its original, and `version` the version of the interface for which the
-    /// tool was built.
+    /// the program is run, `link` a symbolic link to its original.
     pub fn of_process(
         members: &[Member<'_>],
         starter: usize,
         named: &Path,
         link: &Path,
-        version: u32,
     ) -> Result<Self> {
         let mut facts = Self::new();
         let count = members.len();
@@ -139,13 +133,13 @@ impl Facts {
         let texts = facts.add(&vec![0; size_of::<TextPlace>() * count]);
         facts.put_address(offset_of!(ProcessInfo, texts), texts);
         for (i, member) in members.iter().enumerate() {
-            facts.add_object(table + i * size_of::<ObjectInfo>(), member, version)?;
+            facts.add_object(table + i * size_of::<ObjectInfo>(), member)?;
         }
         Ok(facts)
     }
 
     /// Fills the `ObjectInfo` at an offset.
-    fn add_object(&mut self, at: usize, member: &Member<'_>, version: u32) -> Result<()> {
+    fn add_object(&mut self, at: usize, member: &Member<'_>) -> Result<()> {
         let stat = std::fs::metadata(member.path)
             .map_err(|e| Error::new("looking at an object", e).file(member.path))?;
         let path = member.path.as_os_str().as_bytes();
@@ -155,16 +149,15 @@ impl Facts {
             let path = member.instrumented.as_os_str().as_bytes();
             self.put_text(at + offset_of!(ObjectInfo, instrumented), path);
         }
-        let time = match version >= MODIFIED {
-            true => [stat.mtime(), stat.mtime_nsec()],
-            false => [stat.ctime(), stat.ctime_nsec()],
-        };
         for (field, value) in [
             (offset_of!(ObjectInfo, device), stat.dev()),
             (offset_of!(ObjectInfo, inode), stat.ino()),
             (offset_of!(ObjectInfo, size), stat.size()),
-            (offset_of!(ObjectInfo, modified), time[0] as u64),
-            (offset_of!(ObjectInfo, modified_nanoseconds), time[1] as u64),
+            (offset_of!(ObjectInfo, modified), stat.mtime() as u64),
+            (
+                offset_of!(ObjectInfo, modified_nanoseconds),
+                stat.mtime_nsec() as u64,
+            ),
             (offset_of!(ObjectInfo, base), member.image.base),
         ] {
             self.put(at + field, value);

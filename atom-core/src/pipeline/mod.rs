@@ -201,8 +201,8 @@ pub fn instrument<P: Progress, T>(
     )?;
 
     // The calls, and the calls as code.
-    let late = match (&begun, &loaded) {
-        (Some(begun), Some(loaded)) => begun.late(!options.told.late.is_empty(), &loaded.tool),
+    let late = match &begun {
+        Some(begun) if loaded.is_some() => begun.late(!options.told.late.is_empty()),
         _ => Late::Never,
     };
     let seen = Objects {

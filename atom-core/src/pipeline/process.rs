@@ -16,15 +16,11 @@ use crate::image::{LoaderFamily, ObjectKind};
 use crate::layout::{self, Area, AreaSizes, Placed};
 use crate::plan::Whole;
 use crate::plan::kept::{Kept, Late};
-use crate::tool::Tool;
 
 use super::Input;
 
 const DOING: &str = "instrumenting the program with its libraries";
 const ADDING: &str = "adding a library to a running process";
-
-/// Version of the tool interface from which the runtime can add libraries to a process.
-const ADDS_LIBRARIES: u32 = 24;
 
 /// Objects that are instrumented together, the program first.
 #[derive(Clone, Copy)]
@@ -139,13 +135,13 @@ impl<'a> Begun<'a> {
 
     /// Whether libraries may be added, if that is `wanted`. In musl the loader is the C library: nothing tells a library
     /// that is loaded from a file that the program reads.
-    pub fn late(&self, wanted: bool, tool: &Tool) -> Late<'_> {
+    pub fn late(&self, wanted: bool) -> Late<'_> {
         if let Some(running) = &self.running {
             return Late::Added(&running.kept);
         }
         let interpreter = self.inputs[0].image.interpreter.as_ref();
         let is_glibc = interpreter.is_some_and(|i| i.family == LoaderFamily::Glibc);
-        match wanted && is_glibc && tool.facts().version >= ADDS_LIBRARIES {
+        match wanted && is_glibc {
             true => Late::Possible,
             false => Late::Never,
         }
@@ -166,8 +162,7 @@ impl<'a> Begun<'a> {
             })
             .collect();
         let Process { named, link, .. } = *self.process;
-        let version = analysis.facts.version;
-        let facts = Facts::of_process(&members, self.starter, named, link, version)?;
+        let facts = Facts::of_process(&members, self.starter, named, link)?;
         let sizes = AreaSizes {
             data: whole.shared.data.len() as u64,
             facts: facts.bytes.len() as u64,

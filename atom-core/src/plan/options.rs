@@ -7,9 +7,7 @@ use crate::analysis::specialise::Specialiser;
 use crate::cfg::Object;
 use crate::error::{Error, Result};
 use crate::live::has_foreign;
-use crate::tool::{
-    Calls, ToolFacts, libraries, process_may_have_threads, process_uses_gs, uses_gs,
-};
+use crate::tool::{Calls, libraries, process_may_have_threads, process_uses_gs, uses_gs};
 
 /// Export of the runtime that is called before the process may become another program.
 const EXEC: &str = "__atom_exec";
@@ -17,14 +15,9 @@ const EXEC: &str = "__atom_exec";
 const SYSTEM_CALL: &str = "__atom_system_call";
 /// Export of the runtime that calls a routine on a stack of the runtime's.
 const APART: &str = "__atom_apart";
-/// Export of runtimes that can follow executed programs.
-const FOLLOW: &str = "__atom_follow";
 
 /// Exports of the runtime that inserted code calls by their addresses.
 pub const CALLED: [&str; 4] = [EXEC, SYSTEM_CALL, threads::FORKED, APART];
-
-/// Version of the tool interface from which the runtime has stacks for analysis routines.
-const STACKS: u32 = 15;
 
 /// Options of planning.
 #[derive(Clone, Copy, Default)]
@@ -73,9 +66,6 @@ impl Options<'_> {
         analysis: &AnalysisImage,
         note: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        if self.home == Home::Area {
-            self.require_hooks(analysis)?;
-        }
         let facts = &analysis.facts;
         let each = || objects.iter().map(|o| (o.image, &o.cfg));
         // A library that comes later must find the access that the process began with.
@@ -93,7 +83,7 @@ impl Options<'_> {
         let facts_of_threads = threads::Facts {
             has_data: calls.thread_data.len != 0,
             may_have_threads: process_may_have_threads(each()),
-            own_stack: own_stack(objects, facts)?,
+            own_stack: own_stack(objects)?,
         };
         Ok(Self {
             finish: Some(facts.finish),
@@ -110,40 +100,19 @@ impl Options<'_> {
             ..self
         })
     }
-
-    /// Refuses a tool whose runtime lacks functions that whole processes need.
-    fn require_hooks(&self, analysis: &AnalysisImage) -> Result<()> {
-        let follow = self.follows.then_some(&FOLLOW);
-        let mut hooks = [&EXEC, &SYSTEM_CALL].into_iter().chain(follow);
-        let Some(missing) = hooks.find(|hook| analysis.facts.export(hook).is_none()) else {
-            return Ok(());
-        };
-        let what = match *missing == FOLLOW {
-            true => "follow executed programs",
-            false => "see whole processes",
-        };
-        let reason = format!("it was built before tools could {what}: no {missing}");
-        Err(Error::new("loading the tool", reason)
-            .file(&analysis.file)
-            .advice("build the tool again with the atom-tool crate that belongs to this atom"))
-    }
 }
 
 /// True if analysis routines need stacks of their own: a goroutine's is small, and moves when it grows.
-fn own_stack(objects: &[Object<'_>], facts: &ToolFacts) -> Result<bool> {
+fn own_stack(objects: &[Object<'_>]) -> Result<bool> {
     let mut needed = false;
     for object in objects.iter().filter(|object| object.unwind.go.is_some()) {
-        let reason = if facts.version < STACKS {
-            "the tool was built before Go programs were supported"
-        } else if uses_gs(object.image, &object.cfg) {
-            "the program uses the gs segment, by which the stacks of analysis routines are found"
-        } else {
-            needed = true;
-            continue;
-        };
-        return Err(Error::new("instrumenting a program of Go", reason)
-            .file(&object.image.path)
-            .advice("build the tool again; a program that uses gs cannot be instrumented"));
+        if uses_gs(object.image, &object.cfg) {
+            let reason = "the program uses the gs segment, by which the stacks of analysis routines are found";
+            return Err(
+                Error::new("instrumenting a program of Go", reason).file(&object.image.path)
+            );
+        }
+        needed = true;
     }
     Ok(needed)
 }

@@ -61,7 +61,7 @@ pub struct ThreadOptions {
     pub started: u64,
     /// Address of the runtime's `thread_block`.
     pub block: u64,
-    /// Address of the runtime's `forked`; `None` in older tools.
+    /// Address of the runtime's `forked`.
     pub forked: Option<u64>,
     /// True if analysis routines run on stacks of their own, one for each thread, as the program's may be too small.
     pub own_stack: bool,

@@ -3,8 +3,6 @@
 /// Contents of the tool's header and symbol table, with addresses in the tool's file.
 #[derive(Clone, Debug, Default)]
 pub struct ToolFacts {
-    /// Version of the tool interface for which the tool was built.
-    pub version: u32,
     /// Functions of the runtime: C symbol and address.
     pub exports: Vec<(String, u64)>,
     /// The runtime's start function.

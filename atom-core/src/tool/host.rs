@@ -10,7 +10,7 @@ use atom_abi::{INTERFACE_VERSION, StrRef};
 use super::check::{self, Request};
 use super::objects;
 use super::places;
-use super::process::{Process, of_address, of_block, of_inst, of_proc, of_scope, process, program};
+use super::process::{Numbered, Process, of_address, of_scope, process, program, queries};
 use super::query;
 use super::session::Session;
 use crate::cfg::{Block, Proc, Status};
@@ -99,6 +99,26 @@ pub(super) fn table(process: &Process<'_>) -> Host {
 pub(super) fn text<'c>(text: StrRef) -> &'c str {
     // SAFETY: by the interface, the string is UTF-8 and lives during the call.
     unsafe { text.as_str() }
+}
+
+/// Bytes for the tool, which need not be text.
+pub(super) fn bytes(bytes: &[u8]) -> StrRef {
+    StrRef {
+        ptr: bytes.as_ptr(),
+        len: bytes.len(),
+    }
+}
+
+/// Items that the tool passed; a null pointer leads to none.
+///
+/// # Safety
+/// `first` leads to `count` items that live during the call.
+unsafe fn items<'c, T>(first: *const T, count: usize) -> &'c [T] {
+    match first.is_null() || count == 0 {
+        true => &[],
+        // SAFETY: by the caller.
+        false => unsafe { std::slice::from_raw_parts(first, count) },
+    }
 }
 
 impl Session<'_> {
@@ -229,137 +249,63 @@ extern "C" fn proc_at(context: *mut Context, address: u64) -> u32 {
         .map_or(NONE, |id| session.numbers.proc + id.0)
 }
 
-extern "C" fn proc_name(context: *mut Context, proc: u32, demangle: bool) -> StrRef {
-    let (session, proc) = of_proc(context, proc);
-    StrRef::new(match session.known_proc(proc) {
-        None => "",
-        Some(_) if demangle => session.proc_name(ProcId(proc)),
-        Some(_) => session.proc_symbol(ProcId(proc)),
-    })
-}
-
-extern "C" fn proc_file(context: *mut Context, proc: u32) -> StrRef {
-    let (session, proc) = of_proc(context, proc);
-    let line = session
-        .known_proc(proc)
-        .and_then(|p| session.lines.line_at(p.start));
-    StrRef::new(line.map_or("", |(file, _)| file))
-}
-
-extern "C" fn proc_pc(context: *mut Context, proc: u32) -> u64 {
-    let (session, proc) = of_proc(context, proc);
-    let found = session.known_proc(proc);
-    found.map_or(0, |p| session.numbers.address(p.start))
-}
-
-extern "C" fn proc_size(context: *mut Context, proc: u32) -> u64 {
-    let (session, proc) = of_proc(context, proc);
-    session.known_proc(proc).map_or(0, |p| p.end - p.start)
-}
-
-extern "C" fn proc_status(context: *mut Context, proc: u32) -> u32 {
-    let (session, proc) = of_proc(context, proc);
-    session.known_proc(proc).map_or(2, |p| match p.status {
-        Status::Full => 0,
-        Status::Partial(_) => 1,
-        Status::Opaque(_) => 2,
-    })
-}
-
-extern "C" fn proc_first_block(context: *mut Context, proc: u32) -> u32 {
-    let (session, proc) = of_proc(context, proc);
-    let proc = session.known_proc(proc).filter(|p| p.is_movable());
-    proc.map_or(NONE, |p| session.numbers.block + p.first_block.0)
-}
-
-extern "C" fn proc_block_count(context: *mut Context, proc: u32) -> u32 {
-    let (session, proc) = of_proc(context, proc);
-    session.known_proc(proc).map_or(0, |p| p.block_count)
-}
-
-extern "C" fn block_proc(context: *mut Context, block: u32) -> u32 {
-    let (session, block) = of_block(context, block);
-    session
-        .known_block(block)
-        .map_or(NONE, |b| session.numbers.proc + b.proc.0)
-}
-
-extern "C" fn block_pc(context: *mut Context, block: u32) -> u64 {
-    let (session, block) = of_block(context, block);
-    session.known_block(block).map_or(0, |_| {
-        session
-            .numbers
-            .address(session.cfg.block_pc(BlockId(block)))
-    })
-}
-
-extern "C" fn block_first_inst(context: *mut Context, block: u32) -> u32 {
-    let (session, block) = of_block(context, block);
-    session
-        .known_block(block)
-        .map_or(NONE, |b| session.numbers.inst + b.first.0)
-}
-
-extern "C" fn block_inst_count(context: *mut Context, block: u32) -> u32 {
-    let (session, block) = of_block(context, block);
-    session.known_block(block).map_or(0, |b| b.count)
-}
-
-extern "C" fn inst_block(context: *mut Context, inst: u32) -> u32 {
-    let (session, inst) = of_inst(context, inst);
-    session.known_inst(inst).map_or(NONE, |_| {
-        session.numbers.block + session.cfg.block_of(InstId(inst)).0
-    })
-}
-
-extern "C" fn inst_pc(context: *mut Context, inst: u32) -> u64 {
-    let (session, inst) = of_inst(context, inst);
-    session.known_inst(inst).map_or(0, |_| {
-        session.numbers.address(session.cfg.inst_pc(InstId(inst)))
-    })
-}
-
-extern "C" fn inst_len(context: *mut Context, inst: u32) -> u32 {
-    let (session, inst) = of_inst(context, inst);
-    session.known_inst(inst).map_or(0, |i| i.len.into())
-}
-
-extern "C" fn inst_bytes(context: *mut Context, inst: u32) -> StrRef {
-    let (session, inst) = of_inst(context, inst);
-    let bytes = session
-        .known_inst(inst)
-        .map_or(&[][..], |_| session.inst_bytes(InstId(inst)));
-    StrRef {
-        ptr: bytes.as_ptr(),
-        len: bytes.len(),
+queries! {
+    fn proc_name(s, proc: ProcId, demangle: bool) -> StrRef, StrRef::new(""); {
+        StrRef::new(if demangle { s.proc_name(proc) } else { s.proc_symbol(proc) })
     }
-}
 
-extern "C" fn inst_types(context: *mut Context, inst: u32) -> u32 {
-    let (session, inst) = of_inst(context, inst);
-    session
-        .known_inst(inst)
-        .map_or(0, |_| session.inst_types(InstId(inst)))
-}
+    fn proc_file(s, proc: ProcId) -> StrRef, StrRef::new(""); {
+        let line = s.lines.line_at(s.cfg.proc(proc).start);
+        StrRef::new(line.map_or("", |(file, _)| file))
+    }
 
-extern "C" fn inst_class(context: *mut Context, inst: u32) -> u32 {
-    let (session, inst) = of_inst(context, inst);
-    session.known_inst(inst).map_or(0, |_| {
-        session
-            .classifier
-            .borrow_mut()
-            .class(&session.decode(InstId(inst))) as u32
-    })
-}
+    fn proc_pc(s, proc: ProcId) -> u64, 0; { s.numbers.address(s.cfg.proc(proc).start) }
 
-extern "C" fn inst_target(context: *mut Context, inst: u32) -> u64 {
-    let (session, inst) = of_inst(context, inst);
-    match session.known_inst(inst) {
-        Some(i) if i.flow.is_direct() => {
-            direct_target(&session.decode(InstId(inst))).map_or(0, |t| session.numbers.address(t))
+    fn proc_size(s, proc: ProcId) -> u64, 0; { s.cfg.proc(proc).end - s.cfg.proc(proc).start }
+
+    fn proc_status(s, proc: ProcId) -> u32, 2; {
+        match s.cfg.proc(proc).status {
+            Status::Full => 0,
+            Status::Partial(_) => 1,
+            Status::Opaque(_) => 2,
         }
-        _ => 0,
     }
+
+    fn proc_first_block(s, proc: ProcId) -> u32, NONE; {
+        let proc = s.cfg.proc(proc);
+        if proc.is_movable() { s.numbers.block + proc.first_block.0 } else { NONE }
+    }
+
+    fn proc_block_count(s, proc: ProcId) -> u32, 0; { s.cfg.proc(proc).block_count }
+
+    fn block_proc(s, block: BlockId) -> u32, NONE; { s.numbers.proc + s.cfg.block(block).proc.0 }
+
+    fn block_pc(s, block: BlockId) -> u64, 0; { s.numbers.address(s.cfg.block_pc(block)) }
+
+    fn block_first_inst(s, block: BlockId) -> u32, NONE; { s.numbers.inst + s.cfg.block(block).first.0 }
+
+    fn block_inst_count(s, block: BlockId) -> u32, 0; { s.cfg.block(block).count }
+
+    fn inst_block(s, inst: InstId) -> u32, NONE; { s.numbers.block + s.cfg.block_of(inst).0 }
+
+    fn inst_pc(s, inst: InstId) -> u64, 0; { s.numbers.address(s.cfg.inst_pc(inst)) }
+
+    fn inst_len(s, inst: InstId) -> u32, 0; { s.cfg.inst(inst).len.into() }
+
+    fn inst_bytes(s, inst: InstId) -> StrRef, bytes(&[]); { bytes(s.inst_bytes(inst)) }
+
+    fn inst_types(s, inst: InstId) -> u32, 0; { s.inst_types(inst) }
+
+    fn inst_class(s, inst: InstId) -> u32, 0; { s.classifier.borrow_mut().class(&s.decode(inst)) as u32 }
+
+    fn inst_target(s, inst: InstId) -> u64, 0; {
+        match s.cfg.inst(inst).flow.is_direct() {
+            true => direct_target(&s.decode(inst)).map_or(0, |t| s.numbers.address(t)),
+            false => 0,
+        }
+    }
+
+    fn inst_text(s, inst: InstId) -> StrRef, StrRef::new(""); { StrRef::new(s.keep(s.inst_text(inst))) }
 }
 
 extern "C" fn inst_at(context: *mut Context, address: u64) -> u32 {
@@ -371,25 +317,14 @@ extern "C" fn inst_at(context: *mut Context, address: u64) -> u32 {
 }
 
 extern "C" fn inst_line(context: *mut Context, inst: u32, file: *mut StrRef) -> u32 {
-    let (session, inst) = of_inst(context, inst);
-    let line = session
-        .known_inst(inst)
-        .and_then(|_| session.lines.line_at(session.cfg.inst_pc(InstId(inst))));
+    let line =
+        InstId::known(context, inst).and_then(|(s, inst)| s.lines.line_at(s.cfg.inst_pc(inst)));
     let (name, line) = line.unwrap_or(("", 0));
     if !file.is_null() {
         // SAFETY: by the interface, a pointer that is not null leads to memory for the result.
         unsafe { file.write(StrRef::new(name)) };
     }
     line
-}
-
-extern "C" fn inst_text(context: *mut Context, inst: u32) -> StrRef {
-    let (session, inst) = of_inst(context, inst);
-    StrRef::new(
-        session
-            .known_inst(inst)
-            .map_or("", |_| session.keep(session.inst_text(InstId(inst)))),
-    )
 }
 
 extern "C" fn add_call(
@@ -402,11 +337,7 @@ extern "C" fn add_call(
     arg_count: usize,
 ) -> i32 {
     // SAFETY: by the interface, `args` leads to `arg_count` arguments.
-    let args = if arg_count == 0 {
-        &[]
-    } else {
-        unsafe { std::slice::from_raw_parts(args, arg_count) }
-    };
+    let args = unsafe { items(args, arg_count) };
     let (session, id) = of_scope(context, scope, id);
     let added = session.add_call(&Request {
         scope,
@@ -449,12 +380,9 @@ extern "C" fn tables_may_grow(context: *mut Context) {
 }
 
 extern "C" fn sign(context: *mut Context, bytes: *const u8, len: usize) {
-    if len != 0 {
-        // SAFETY: by the interface, `bytes` leads to `len` bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes, len) };
-        let mut calls = program(context).calls.borrow_mut();
-        calls.signature.extend(bytes);
-    }
+    // SAFETY: by the interface, `bytes` leads to `len` bytes.
+    let bytes = unsafe { items(bytes, len) };
+    program(context).calls.borrow_mut().signature.extend(bytes);
 }
 
 extern "C" fn offers(
@@ -478,7 +406,7 @@ extern "C" fn offers(
 }
 
 extern "C" fn proc_is_selected(context: *mut Context, proc: u32) -> bool {
-    let (session, proc) = of_proc(context, proc);
+    let (session, proc) = of_scope(context, Scope::Proc, proc);
     let known = session.cfg.procs.get(proc as usize);
     known.is_some_and(|known| {
         let selected = session.selected;
@@ -494,12 +422,8 @@ extern "C" fn add_thread_data(
     sum_from: usize,
 ) -> u64 {
     let session = program(context);
-    let initial = if initial.is_null() || initial_len == 0 {
-        &[]
-    } else {
-        // SAFETY: by the interface, `initial` leads to `initial_len` bytes.
-        unsafe { std::slice::from_raw_parts(initial, initial_len) }
-    };
+    // SAFETY: by the interface, `initial` leads to `initial_len` bytes.
+    let initial = unsafe { items(initial, initial_len) };
     check::place_thread_data(session, initial, len, sum_from).unwrap_or_else(|error| {
         session.note_lack(error);
         u64::MAX

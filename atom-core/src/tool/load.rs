@@ -10,9 +10,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use atom_abi::{
-    INTERFACE_VERSION, OLDEST_INTERFACE_VERSION, StrRef, TOOL_HEADER_SYMBOL, TOOL_MAGIC, ToolHeader,
-};
+use atom_abi::{INTERFACE_VERSION, StrRef, TOOL_HEADER_SYMBOL, TOOL_MAGIC, ToolHeader};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::elf::{EM_X86_64, ET_DYN, FileHeader64, PF_X, PT_LOAD, STT_FUNC};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -167,8 +165,7 @@ impl Tool {
             return Err(no_tool("its header is not that of a tool"));
         }
         let (version, size) = (word(8), word(12));
-        let is_known = (OLDEST_INTERFACE_VERSION..=INTERFACE_VERSION).contains(&version);
-        if !is_known || size as usize != size_of::<ToolHeader>() {
+        if version != INTERFACE_VERSION || size as usize != size_of::<ToolHeader>() {
             return Err(fail(&format!(
                 "it was built for version {version} of the tool interface (a header of {size} bytes); this atom has version {INTERFACE_VERSION} ({} bytes)",
                 size_of::<ToolHeader>()
@@ -210,7 +207,6 @@ impl Tool {
         // SAFETY: by the interface, `export_count` entries with static names.
         let exports = unsafe { std::slice::from_raw_parts(header.exports, header.export_count) };
         ToolFacts {
-            version: header.version,
             exports: exports
                 .iter()
                 // SAFETY: as above.

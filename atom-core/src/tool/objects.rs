@@ -1,10 +1,10 @@
 //! Queries of the interface about the objects of a process. The rules of [`super::host`] hold here too.
 
-use atom_abi::StrRef;
 use atom_abi::host::{Context, NONE};
 use atom_abi::query::{ObjectKind as KindNumber, ObjectRecord};
 
-use super::process::{of_inst, process};
+use super::host::bytes;
+use super::process::{Numbered, process};
 use super::session::Session;
 use crate::ids::InstId;
 use crate::image::ObjectKind;
@@ -43,11 +43,8 @@ pub(super) extern "C" fn object_range(
 
 pub(super) extern "C" fn bound_proc(context: *mut Context, inst: u32) -> u32 {
     let process = process(context);
-    let (session, inst) = of_inst(context, inst);
-    if session.known_inst(inst).is_none() {
-        return NONE;
-    }
-    let found = process.bound(session.numbers.object as usize, InstId(inst));
+    let found = InstId::known(context, inst)
+        .and_then(|(session, inst)| process.bound(session.numbers.object as usize, inst));
     found.map_or(NONE, |(object, proc)| {
         process.sessions[object].numbers.proc + proc.0
     })
@@ -62,10 +59,7 @@ impl Session<'_> {
             name: self.intern(&name.to_string_lossy()),
             path: self.intern(&self.path.to_string_lossy()),
             soname: self.intern(image.soname().unwrap_or_default()),
-            build_id: StrRef {
-                ptr: build_id.as_ptr(),
-                len: build_id.len(),
-            },
+            build_id: bytes(build_id),
             kind: match image.kind {
                 ObjectKind::Interpreter => KindNumber::Interpreter,
                 ObjectKind::SharedObject => KindNumber::Library,

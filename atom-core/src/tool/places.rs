@@ -10,7 +10,7 @@ use atom_abi::query::{SectionRecord, Sink, SymbolRecord, VariablePlace, Variable
 
 use super::host::text;
 use super::names::demangle;
-use super::process::{of_inst, process};
+use super::process::{Numbered, process, queries};
 use super::session::Session;
 use crate::ids::InstId;
 use crate::image::Section;
@@ -92,12 +92,8 @@ pub(super) extern "C" fn variables(
     }
 }
 
-pub(super) extern "C" fn entered_import(context: *mut Context, inst: u32) -> StrRef {
-    let (session, inst) = of_inst(context, inst);
-    let name = session
-        .known_inst(inst)
-        .and_then(|_| session.entered_import(InstId(inst)));
-    StrRef::new(name.unwrap_or(""))
+queries! {
+    fn entered_import(s, inst: InstId) -> StrRef, StrRef::new(""); { StrRef::new(s.entered_import(inst).unwrap_or("")) }
 }
 
 impl Session<'_> {

@@ -16,7 +16,7 @@ use super::session::{Results, Session};
 use super::threads;
 use crate::Error;
 use crate::cfg::Numbers;
-use crate::ids::{InstId, ProcId};
+use crate::ids::{BlockId, InstId, ProcId};
 
 /// The sessions of all objects.
 pub(super) struct Process<'a> {
@@ -113,20 +113,58 @@ pub(super) fn of_scope<'c>(
     process(context).own(scope.into(), id)
 }
 
-/// The session and the own number of a procedure.
-pub(super) fn of_proc<'c>(context: *mut Context, proc: u32) -> (&'c Session<'c>, u32) {
-    of_scope(context, Scope::Proc, proc)
+/// Procedures, blocks and instructions, which have numbers.
+pub(super) trait Numbered: Sized {
+    /// The session of the thing with a number, and the own number; `None`, with an error of the tool, if there is none.
+    fn known<'c>(context: *mut Context, number: u32) -> Option<(&'c Session<'c>, Self)>;
 }
 
-/// The session and the own number of a block.
-pub(super) fn of_block<'c>(context: *mut Context, block: u32) -> (&'c Session<'c>, u32) {
-    of_scope(context, Scope::Block, block)
+impl Numbered for ProcId {
+    fn known<'c>(context: *mut Context, number: u32) -> Option<(&'c Session<'c>, Self)> {
+        let (session, own) = of_scope(context, Scope::Proc, number);
+        session.known_proc(own).map(|_| (session, Self(own)))
+    }
 }
 
-/// The session and the own number of an instruction.
-pub(super) fn of_inst<'c>(context: *mut Context, inst: u32) -> (&'c Session<'c>, u32) {
-    of_scope(context, Scope::Inst, inst)
+impl Numbered for BlockId {
+    fn known<'c>(context: *mut Context, number: u32) -> Option<(&'c Session<'c>, Self)> {
+        let (session, own) = of_scope(context, Scope::Block, number);
+        session.known_block(own).map(|_| (session, Self(own)))
+    }
 }
+
+impl Numbered for InstId {
+    fn known<'c>(context: *mut Context, number: u32) -> Option<(&'c Session<'c>, Self)> {
+        let (session, own) = of_scope(context, Scope::Inst, number);
+        session.known_inst(own).map(|_| (session, Self(own)))
+    }
+}
+
+/// Defines functions of the table about a thing with a number. `, VALUE` after the type of the result is the result for
+/// a number out of range; `each TYPE` in place of a result stands for a sink that gets the items of the value.
+macro_rules! queries {
+    () => {};
+    (fn $name:ident($session:ident, $id:ident: $kind:ty) each $item:ty $body:block $($rest:tt)*) => {
+        pub(super) extern "C" fn $name(
+            context: *mut Context, number: u32, arg: *mut c_void, sink: Sink<$item>,
+        ) {
+            if let Some(($session, $id)) = <$kind>::known(context, number) {
+                ($body).into_iter().for_each(|item| sink(arg, &item));
+            }
+        }
+        queries! { $($rest)* }
+    };
+    (fn $name:ident($session:ident, $id:ident: $kind:ty $(, $arg:ident: $type:ty)*) -> $result:ty, $none:expr; $body:block $($rest:tt)*) => {
+        pub(super) extern "C" fn $name(context: *mut Context, number: u32 $(, $arg: $type)*) -> $result {
+            match <$kind>::known(context, number) {
+                Some(($session, $id)) => $body,
+                None => $none,
+            }
+        }
+        queries! { $($rest)* }
+    };
+}
+pub(super) use queries;
 
 /// The session and the own address for an address of the process.
 pub(super) fn of_address<'c>(context: *mut Context, address: u64) -> (&'c Session<'c>, u64) {

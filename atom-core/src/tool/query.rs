@@ -19,14 +19,14 @@ use atom_abi::query::{
 };
 use rustc_hash::FxHashMap;
 
-use super::host::text;
+use super::host::{bytes, text};
 use super::names::demangle;
-use super::process::{of_address, of_block, of_inst, of_proc, process, program};
+use super::process::{Numbered, of_address, process, program, queries};
 use super::select::{self, Pattern};
 use super::session::Session;
 use crate::cfg::call_frames;
 use crate::cfg::frame;
-use crate::cfg::graph::{EdgeKind, FlowFacts, FlowGraph};
+use crate::cfg::graph::{Edge, EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::pointers::data_pointers;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::imports::Imports;
@@ -102,9 +102,8 @@ impl<'a> Session<'a> {
         graph
     }
 
-    fn graph_of(&self, block: u32) -> Option<Rc<FlowGraph>> {
-        let proc = self.known_block(block)?.proc;
-        Some(self.graph(proc))
+    fn graph_of(&self, block: BlockId) -> Rc<FlowGraph> {
+        self.graph(self.cfg.block(block).proc)
     }
 
     /// A string for the tool. Equal strings are kept once.
@@ -275,96 +274,7 @@ pub(super) extern "C" fn matching_procs(
 pub(super) extern "C" fn bytes_at(context: *mut Context, address: u64, len: usize) -> StrRef {
     let (session, address) = of_address(context, address);
     let rest = session.image.rest_at(address).unwrap_or(&[]);
-    let bytes = &rest[..rest.len().min(len)];
-    StrRef {
-        ptr: bytes.as_ptr(),
-        len: bytes.len(),
-    }
-}
-
-pub(super) extern "C" fn called_name(context: *mut Context, inst: u32) -> StrRef {
-    let (session, inst) = of_inst(context, inst);
-    let name = session
-        .known_inst(inst)
-        .and_then(|_| session.called_name(InstId(inst)));
-    StrRef::new(name.unwrap_or(""))
-}
-
-pub(super) extern "C" fn inst_info(
-    context: *mut Context,
-    inst: u32,
-    what: u32,
-    value: *mut i64,
-) -> bool {
-    let (session, inst) = of_inst(context, inst);
-    if session.known_inst(inst).is_none() {
-        return false;
-    }
-    let id = InstId(inst);
-    let info = operands::info(&session.decode(id), session.inst_bytes(id), what);
-    if let Some(info) = info {
-        // SAFETY: by the interface, a place for the result.
-        unsafe { value.write(info) };
-    }
-    info.is_some()
-}
-
-pub(super) extern "C" fn inst_mnemonic(context: *mut Context, inst: u32) -> StrRef {
-    let (session, inst) = of_inst(context, inst);
-    match session.known_inst(inst) {
-        Some(_) => session.intern(&session.mnemonic(InstId(inst))),
-        None => StrRef::new(""),
-    }
-}
-
-pub(super) extern "C" fn inst_isa(context: *mut Context, inst: u32) -> StrRef {
-    let (session, inst) = of_inst(context, inst);
-    match session.known_inst(inst) {
-        Some(_) => session.intern(&operands::isa(&session.decode(InstId(inst)))),
-        None => StrRef::new(""),
-    }
-}
-
-pub(super) extern "C" fn inst_operands(
-    context: *mut Context,
-    inst: u32,
-    arg: *mut c_void,
-    sink: Sink<OperandRecord>,
-) {
-    let (session, inst) = of_inst(context, inst);
-    if session.known_inst(inst).is_some() {
-        let mut factory = session.cache.factory.borrow_mut();
-        let mut list = operands::operands(&mut factory, &session.decode(InstId(inst)));
-        drop(factory);
-        for target in list
-            .iter_mut()
-            .filter(|o| o.kind == OperandKind::Target as u32)
-        {
-            target.value = session.numbers.address(target.value);
-        }
-        list.iter().for_each(|item| sink(arg, item));
-    }
-}
-
-pub(super) extern "C" fn inst_memory(
-    context: *mut Context,
-    inst: u32,
-    arg: *mut c_void,
-    sink: Sink<MemoryRecord>,
-) {
-    let (session, inst) = of_inst(context, inst);
-    if session.known_inst(inst).is_some() {
-        let mut memory = session.cache.memory.borrow_mut();
-        let mut list = operands::memory_accesses(&mut memory, &session.decode(InstId(inst)));
-        drop(memory);
-        for fixed in list
-            .iter_mut()
-            .filter(|m| m.flags & query::memory::FIXED != 0)
-        {
-            fixed.address = session.numbers.address(fixed.address);
-        }
-        list.iter().for_each(|item| sink(arg, item));
-    }
+    bytes(&rest[..rest.len().min(len)])
 }
 
 pub(super) extern "C" fn inst_reg_usage(
@@ -372,29 +282,21 @@ pub(super) extern "C" fn inst_reg_usage(
     inst: u32,
     usage: *mut RegUsageRecord,
 ) {
-    let (session, inst) = of_inst(context, inst);
-    let mut record = RegUsageRecord::default();
-    if session.known_inst(inst).is_some() {
-        let mut factory = session.cache.factory.borrow_mut();
-        record = registers::usage(&mut factory, &session.decode(InstId(inst)));
-    }
+    let record = InstId::known(context, inst)
+        .map(|(s, inst)| registers::usage(&mut s.cache.factory.borrow_mut(), &s.decode(inst)));
     // SAFETY: by the interface, a place for the result.
-    unsafe { usage.write(record) };
+    unsafe { usage.write(record.unwrap_or_default()) };
 }
 
-pub(super) extern "C" fn inst_reg_accesses(
-    context: *mut Context,
-    inst: u32,
-    arg: *mut c_void,
-    sink: Sink<RegAccessRecord>,
-) {
-    let (session, inst) = of_inst(context, inst);
-    if session.known_inst(inst).is_some() {
-        let mut factory = session.cache.factory.borrow_mut();
-        let list = registers::accesses(&mut factory, &session.decode(InstId(inst)));
-        drop(factory);
-        list.iter().for_each(|item| sink(arg, item));
-    }
+/// Writes a result, if there is one, and says so.
+///
+/// # Safety
+/// `place` leads to memory for it.
+unsafe fn put<T>(place: *mut T, result: Option<T>) -> bool {
+    let Some(result) = result else { return false };
+    // SAFETY: by the caller.
+    unsafe { place.write(result) };
+    true
 }
 
 fn edge_number(kind: EdgeKind) -> u32 {
@@ -411,80 +313,121 @@ fn edge_number(kind: EdgeKind) -> u32 {
     number as u32
 }
 
-pub(super) extern "C" fn block_successors(
-    context: *mut Context,
-    block: u32,
-    arg: *mut c_void,
-    sink: Sink<EdgeRecord>,
-) {
-    let (session, block) = of_block(context, block);
-    let Some(graph) = session.graph_of(block) else {
-        return;
-    };
-    for edge in graph.successors(BlockId(block)) {
-        let record = EdgeRecord {
+queries! {
+    fn called_name(s, inst: InstId) -> StrRef, StrRef::new(""); { StrRef::new(s.called_name(inst).unwrap_or("")) }
+
+    fn inst_info(s, inst: InstId, what: u32, value: *mut i64) -> bool, false; {
+        // SAFETY: by the interface, a place for the result.
+        unsafe { put(value, operands::info(&s.decode(inst), s.inst_bytes(inst), what)) }
+    }
+
+    fn inst_mnemonic(s, inst: InstId) -> StrRef, StrRef::new(""); { s.intern(&s.mnemonic(inst)) }
+
+    fn inst_isa(s, inst: InstId) -> StrRef, StrRef::new(""); { s.intern(&operands::isa(&s.decode(inst))) }
+
+    fn inst_operands(s, inst: InstId) each OperandRecord {
+        let mut list = operands::operands(&mut s.cache.factory.borrow_mut(), &s.decode(inst));
+        for target in list.iter_mut().filter(|o| o.kind == OperandKind::Target as u32) {
+            target.value = s.numbers.address(target.value);
+        }
+        list
+    }
+
+    fn inst_memory(s, inst: InstId) each MemoryRecord {
+        let mut list = operands::memory_accesses(&mut s.cache.memory.borrow_mut(), &s.decode(inst));
+        for fixed in list.iter_mut().filter(|m| m.flags & query::memory::FIXED != 0) {
+            fixed.address = s.numbers.address(fixed.address);
+        }
+        list
+    }
+
+    fn inst_reg_accesses(s, inst: InstId) each RegAccessRecord {
+        registers::accesses(&mut s.cache.factory.borrow_mut(), &s.decode(inst))
+    }
+
+    fn block_successors(s, block: BlockId) each EdgeRecord {
+        let record = |edge: &Edge| EdgeRecord {
             kind: edge_number(edge.kind),
-            block: edge.block.map_or(NONE, |b| session.numbers.block + b.0),
+            block: edge.block.map_or(NONE, |b| s.numbers.block + b.0),
             address: match edge.address {
                 0 => 0,
-                address => session.numbers.address(address),
+                address => s.numbers.address(address),
             },
         };
-        sink(arg, &record);
+        s.graph_of(block).successors(block).iter().map(record).collect::<Vec<_>>()
     }
-}
 
-pub(super) extern "C" fn block_predecessors(
-    context: *mut Context,
-    block: u32,
-    arg: *mut c_void,
-    sink: Sink<EdgeRecord>,
-) {
-    let (session, block) = of_block(context, block);
-    let Some(graph) = session.graph_of(block) else {
-        return;
-    };
-    for &(from, kind) in graph.predecessors(BlockId(block)) {
-        let record = EdgeRecord {
-            kind: edge_number(kind),
-            block: session.numbers.block + from.0,
-            address: session.numbers.address(session.cfg.block_pc(from)),
+    fn block_predecessors(s, block: BlockId) each EdgeRecord {
+        let record = |(from, kind): &(BlockId, EdgeKind)| EdgeRecord {
+            kind: edge_number(*kind),
+            block: s.numbers.block + from.0,
+            address: s.numbers.address(s.cfg.block_pc(*from)),
         };
-        sink(arg, &record);
+        s.graph_of(block).predecessors(block).iter().map(record).collect::<Vec<_>>()
     }
-}
 
-pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what: u32) -> u32 {
-    let (session, block) = of_block(context, block);
-    let Some(found) = session.known_block(block) else {
-        return NONE;
-    };
-    let id = BlockId(block);
-    let is = |relation: Relation| what == relation as u32;
-    if is(Relation::AddressTaken) {
-        return session.taken().contains(&session.cfg.block_pc(id)).into();
+    fn block_relation(s, block: BlockId, what: u32) -> u32, NONE; {
+        let (proc, pc) = (s.cfg.block(block).proc, s.cfg.block_pc(block));
+        let number = |b: BlockId| s.numbers.block + b.0;
+        let is = |relation: Relation| what == relation as u32;
+        if is(Relation::AddressTaken) {
+            s.taken().contains(&pc).into()
+        } else if is(Relation::Selected) {
+            s.selected.is_none_or(|selected| selected.contains(proc, pc)).into()
+        } else if is(Relation::Dominator) {
+            s.graph(proc).immediate_dominator(block).map_or(NONE, number)
+        } else if is(Relation::PostDominator) {
+            s.graph(proc).immediate_post_dominator(block).map_or(NONE, number)
+        } else if is(Relation::InnermostLoop) {
+            s.graph(proc).innermost_loop(block).unwrap_or(NONE)
+        } else if is(Relation::Reachable) {
+            s.graph(proc).is_reachable(block).into()
+        } else {
+            s.note(s.error(format!("it asked for relation {what} of a block, which does not exist")));
+            NONE
+        }
     }
-    if is(Relation::Selected) {
-        let pc = session.cfg.block_pc(id);
-        let is_selected = session.selected.is_none_or(|s| s.contains(found.proc, pc));
-        return is_selected.into();
+
+    fn proc_loops(s, proc: ProcId, arg: *mut c_void, sink: Sink<LoopRecord>) -> bool, false; {
+        let graph = s.graph(proc);
+        let loops = graph.loops();
+        let number = |b: &BlockId| s.numbers.block + b.0;
+        for item in loops.list() {
+            let numbers = |blocks: &[BlockId]| -> Vec<u32> { blocks.iter().map(&number).collect() };
+            let (latches, blocks) = (numbers(&item.latches), numbers(loops.blocks(item)));
+            let record = LoopRecord {
+                header: number(&item.header),
+                parent: item.parent.unwrap_or(NONE),
+                depth: item.depth,
+                latch_count: latches.len() as u32,
+                latches: latches.as_ptr(),
+                blocks: blocks.as_ptr(),
+                block_count: blocks.len(),
+            };
+            sink(arg, &record);
+        }
+        loops.irreducible
     }
-    let graph = session.graph(found.proc);
-    let number = |b: BlockId| session.numbers.block + b.0;
-    if is(Relation::Dominator) {
-        graph.immediate_dominator(id).map_or(NONE, number)
-    } else if is(Relation::PostDominator) {
-        graph.immediate_post_dominator(id).map_or(NONE, number)
-    } else if is(Relation::InnermostLoop) {
-        graph.innermost_loop(id).unwrap_or(NONE)
-    } else if is(Relation::Reachable) {
-        graph.is_reachable(id).into()
-    } else {
-        session.note(session.error(format!(
-            "it asked for relation {what} of a block, which does not exist"
-        )));
-        NONE
+
+    fn proc_entries(s, proc: ProcId) each u32 {
+        s.graph(proc).entries().map(|block| s.numbers.block + block.0).collect::<Vec<_>>()
     }
+
+    fn proc_frame(s, proc: ProcId, frame: *mut FrameRecord) -> bool, false; {
+        // SAFETY: by the interface, a place for the result.
+        unsafe { put(frame, s.frame(proc)) }
+    }
+
+    fn call_frames(s, proc: ProcId) each CallFrameRecord {
+        let mut found = Vec::new();
+        if let Some(unwind) = s.unwind() {
+            found.extend(call_frames::call_frames(s.cfg, unwind, proc));
+        }
+        found.iter_mut().for_each(|record| record.inst += s.numbers.inst);
+        found
+    }
+
+    fn stack_alignment(s, proc: ProcId) -> u64, 16; { if s.cfg.proc(proc).is_go { 8 } else { 16 } }
 }
 
 pub(super) extern "C" fn block_dominates(
@@ -493,101 +436,17 @@ pub(super) extern "C" fn block_dominates(
     b: u32,
     post: bool,
 ) -> bool {
-    let (session, first) = of_block(context, a);
-    let (other, second) = of_block(context, b);
+    let known = |block| BlockId::known(context, block);
+    let (Some((session, first)), Some((other, second))) = (known(a), known(b)) else {
+        return false;
+    };
     if session.numbers != other.numbers {
         return false;
     }
-    let (Some(graph), Some(_)) = (session.graph_of(first), session.known_block(second)) else {
-        return false;
-    };
+    let graph = session.graph_of(first);
     match post {
-        false => graph.dominates(BlockId(first), BlockId(second)),
-        true => graph.post_dominates(BlockId(first), BlockId(second)),
-    }
-}
-
-pub(super) extern "C" fn proc_loops(
-    context: *mut Context,
-    proc: u32,
-    arg: *mut c_void,
-    sink: Sink<LoopRecord>,
-) -> bool {
-    let (session, proc) = of_proc(context, proc);
-    if session.known_proc(proc).is_none() {
-        return false;
-    }
-    let graph = session.graph(ProcId(proc));
-    let loops = graph.loops();
-    let number = |b: &BlockId| session.numbers.block + b.0;
-    for item in loops.list() {
-        let numbers = |blocks: &[BlockId]| -> Vec<u32> { blocks.iter().map(&number).collect() };
-        let (latches, blocks) = (numbers(&item.latches), numbers(loops.blocks(item)));
-        let record = LoopRecord {
-            header: number(&item.header),
-            parent: item.parent.unwrap_or(NONE),
-            depth: item.depth,
-            latch_count: latches.len() as u32,
-            latches: latches.as_ptr(),
-            blocks: blocks.as_ptr(),
-            block_count: blocks.len(),
-        };
-        sink(arg, &record);
-    }
-    loops.irreducible
-}
-
-pub(super) extern "C" fn proc_entries(
-    context: *mut Context,
-    proc: u32,
-    arg: *mut c_void,
-    sink: Sink<u32>,
-) {
-    let (session, proc) = of_proc(context, proc);
-    if session.known_proc(proc).is_some() {
-        let graph = session.graph(ProcId(proc));
-        let numbers = graph.entries().map(|block| session.numbers.block + block.0);
-        numbers.for_each(|number| sink(arg, &number));
-    }
-}
-
-pub(super) extern "C" fn proc_frame(
-    context: *mut Context,
-    proc: u32,
-    frame: *mut FrameRecord,
-) -> bool {
-    let (session, proc) = of_proc(context, proc);
-    if session.known_proc(proc).is_none() {
-        return false;
-    }
-    let found = session.frame(ProcId(proc));
-    if let Some(found) = found {
-        // SAFETY: by the interface, a place for the result.
-        unsafe { frame.write(found) };
-    }
-    found.is_some()
-}
-
-pub(super) extern "C" fn call_frames(
-    context: *mut Context,
-    proc: u32,
-    arg: *mut c_void,
-    sink: Sink<CallFrameRecord>,
-) {
-    let (session, proc) = of_proc(context, proc);
-    let unwind = session.known_proc(proc).and_then(|_| session.unwind());
-    let Some(unwind) = unwind else { return };
-    for mut record in call_frames::call_frames(session.cfg, unwind, ProcId(proc)) {
-        record.inst += session.numbers.inst;
-        sink(arg, &record);
-    }
-}
-
-pub(super) extern "C" fn stack_alignment(context: *mut Context, proc: u32) -> u64 {
-    let (session, proc) = of_proc(context, proc);
-    match session.known_proc(proc) {
-        Some(proc) if proc.is_go => 8,
-        _ => 16,
+        false => graph.dominates(first, second),
+        true => graph.post_dominates(first, second),
     }
 }
 
@@ -632,10 +491,5 @@ pub(super) extern "C" fn labels(
 }
 
 pub(super) extern "C" fn section(context: *mut Context, name: StrRef) -> StrRef {
-    let session = program(context);
-    let bytes = session.section(text(name));
-    StrRef {
-        ptr: bytes.as_ptr(),
-        len: bytes.len(),
-    }
+    bytes(program(context).section(text(name)))
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod marks;
+pub mod packed;
 pub(crate) mod plain;
 pub(crate) mod shared;
 pub(crate) mod sites;

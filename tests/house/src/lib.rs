@@ -4,6 +4,7 @@
 #![deny(missing_docs)]
 
 pub mod circles;
+pub mod lines;
 pub mod measure;
 pub mod sources;
 

@@ -34,10 +34,7 @@ pub struct Measured {
 
 /// Measures all source files of the workspace.
 pub fn measure(root: &Path) -> Vec<Measured> {
-    let mut files = Vec::new();
-    below(root, root, &mut files);
-    files.sort();
-    files
+    source_files(root)
         .into_iter()
         .map(|file| {
             let text = std::fs::read_to_string(root.join(&file)).unwrap();
@@ -61,7 +58,15 @@ pub fn measure(root: &Path) -> Vec<Measured> {
         .collect()
 }
 
-/// Source files below a folder, without what is built.
+/// The source files of the workspace by their paths from its root, without what is built.
+pub fn source_files(root: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    below(root, root, &mut files);
+    files.sort();
+    files
+}
+
+/// Adds the source files below a folder.
 fn below(root: &Path, folder: &Path, files: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

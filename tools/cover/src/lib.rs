@@ -13,6 +13,7 @@ mod marks;
 mod packed;
 mod report;
 
+use atom_tool::packed::Code;
 use atom_tool::prelude::*;
 
 use files::{ExportFiles, Exports};
@@ -262,16 +263,14 @@ fn add_counts(program: &Program, has_edges: bool, passed: &Passed<'_>) {
 /// The facts about a block. Ways of its branch are counted (`is_counted`), or seen where the plan says; `line` is the
 /// branch's line.
 fn facts(block: Block<'_>, plan: &Plan, is_counted: bool, line: Line) -> BlockFacts {
-    let (insts, last) = (block.insts(), block.last_inst());
+    let last = block.last_inst();
     let is_branch = last.is_type(InstType::CondBr);
     let ways = match plan.ways.get(&(block.index() as u32)) {
         Some(ways) => Some(*ways),
         None => is_counted.then_some([Seen::Nowhere; 2]),
     };
     BlockFacts {
-        pc: block.pc(),
-        bytes: last.pc() + last.size() as u64 - block.pc(),
-        insts: insts.len() as u64,
+        code: Code::of(block),
         branch: ways.filter(|_| is_branch).map(|ways| Branch {
             pc: last.pc(),
             ways,

@@ -1,12 +1,8 @@
-//! What the report has to know of each block, packed because there are many. The blocks of a procedure are one group,
-//! which begins with its number of blocks, the length of the rest in bytes, and the facts of [`Head`]. A block is:
+//! What the report has to know of each block, in groups ([`atom_tool::packed`]), which begin with the facts of [`Head`].
+//! The flag of a block says that it ends in a conditional branch. After such a block there are:
 //!
-//! - its number of instructions, times four, plus two if it does not begin where the block before it ends, plus one if
-//!   it ends in a conditional branch;
-//! - its length in bytes; in the case of the two the distance from the end of the block before;
-//! - for a branch the length of its instruction in bytes, and where its ways are seen;
-//! - for a branch in a group with lines: the differences of its file and line from those of the branch before, or of
-//!   the head.
+//! - the length of the branch in bytes, and where its ways are seen;
+//! - in a group with lines the differences of its file and line from those of the branch before, or of the head.
 //!
 //! The lines of blocks are elsewhere ([`crate::lines`]).
 //!
@@ -16,6 +12,7 @@
 //!
 //! All numbers are LEB128; differences have their sign in the lowest bit.
 
+use atom_tool::packed::{Code, Group, push_group};
 use leb128::next;
 
 use crate::marks::{Rule, Seen};
@@ -39,12 +36,8 @@ pub struct Head {
 /// Facts about a block.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct BlockFacts {
-    /// Address of its first instruction.
-    pub pc: u64,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Its number of instructions.
-    pub insts: u64,
+    /// Its code.
+    pub code: Code,
     /// Its conditional branch.
     pub branch: Option<Branch>,
 }
@@ -74,14 +67,8 @@ pub fn push(to: &mut Vec<u8>, head: Head, first: u32, blocks: &[BlockFacts]) {
     }
     let (mut end, mut line) = (head.pc, head.line);
     for block in blocks {
-        let gap = block.pc.wrapping_sub(end) as i64;
-        let flags = u64::from(gap != 0) << 1 | u64::from(block.branch.is_some());
-        leb128::push(&mut group, block.insts << 2 | flags);
-        leb128::push(&mut group, block.bytes);
-        if gap != 0 {
-            leb128::push(&mut group, leb128::zigzag(gap));
-        }
-        end = block.pc.wrapping_add(block.bytes);
+        block.code.push(&mut group, end, block.branch.is_some());
+        end = block.code.end();
         if let Some(branch) = block.branch {
             leb128::push(&mut group, end - branch.pc);
             for way in branch.ways {
@@ -101,8 +88,7 @@ pub fn push(to: &mut Vec<u8>, head: Head, first: u32, blocks: &[BlockFacts]) {
             }
         }
     }
-    leb128::push(to, blocks.len() as u64);
-    push_piece(to, &group);
+    push_group(to, blocks.len(), [], &group);
 }
 
 /// Appends bytes, with their number in front.
@@ -119,19 +105,9 @@ pub fn next_piece<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(piece)
 }
 
-/// A procedure with its blocks, which are unpacked when they are asked for.
-pub struct Group<'a> {
-    /// The number of its first block.
-    pub first: usize,
-    /// Its number of blocks.
-    pub len: usize,
-    bytes: &'a [u8],
-}
-
 /// Leaves out a procedure with `blocks` blocks.
 pub fn leave_out(to: &mut Vec<u8>, blocks: usize) {
-    leb128::push(to, blocks as u64);
-    leb128::push(to, 0u64);
+    push_group(to, blocks, [], &[]);
 }
 
 /// The difference of two numbers, as it is packed.
@@ -193,51 +169,8 @@ fn apply_some(mut bytes: &[u8], mut block: u32, marks: &mut [u8]) -> Option<()> 
     Some(())
 }
 
-/// The procedures that were packed.
-pub fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
-    let mut first = 0;
-    std::iter::from_fn(move || {
-        let len = next(&mut bytes)? as usize;
-        let bytes = next_piece(&mut bytes)?;
-        first += len;
-        Some(Group {
-            first: first - len,
-            len,
-            bytes,
-        })
-    })
-}
-
-impl Group<'_> {
-    /// The facts about the procedure; none if it was left out.
-    pub fn head(&self) -> Option<Head> {
-        head(&mut { self.bytes })
-    }
-
-    /// Gives each block, with its place in the procedure, to `each`.
-    pub fn each(&self, mut each: impl FnMut(usize, &BlockFacts)) {
-        let mut bytes = self.bytes;
-        let Some(head) = head(&mut bytes) else { return };
-        let (mut end, mut line) = (head.pc, head.line);
-        let mut block = BlockFacts::default();
-        for i in 0..self.len {
-            let read = read(
-                &mut bytes,
-                self.first,
-                head.has_lines,
-                &mut end,
-                &mut line,
-                &mut block,
-            );
-            if read.is_none() {
-                return;
-            }
-            each(i, &block);
-        }
-    }
-}
-
-fn head(bytes: &mut &[u8]) -> Option<Head> {
+/// The facts about a procedure; none if it was left out.
+pub fn head(bytes: &mut &[u8]) -> Option<Head> {
     let mut take = || next(bytes);
     Some(Head {
         pc: take()?,
@@ -247,49 +180,55 @@ fn head(bytes: &mut &[u8]) -> Option<Head> {
     })
 }
 
-/// Reads a block. `end` and `line` are those of the block before, and then its own.
-fn read(
-    bytes: &mut &[u8],
-    first: usize,
-    has_lines: bool,
-    end: &mut u64,
-    line: &mut Line,
-    block: &mut BlockFacts,
-) -> Option<()> {
-    let mut take = || next(bytes);
-    let number = take()?;
-    (block.insts, block.bytes) = (number >> 2, take()?);
-    block.pc = *end;
-    if number & 2 != 0 {
-        block.pc = end.wrapping_add(leb128::unzigzag(take()?) as u64);
-    }
-    *end = block.pc.wrapping_add(block.bytes);
-    block.branch = None;
-    if number & 1 != 0 {
-        let pc = end.wrapping_sub(take()?);
-        let mut way = || {
-            Some(match take()? {
-                0 => Seen::Nowhere,
-                mark if mark & 1 != 0 => Seen::Mark((mark >> 1) as u32),
-                block => {
-                    let distance: i64 = leb128::unzigzag((block >> 1) - 1);
-                    Seen::Block((first as i64 + distance) as u32)
-                }
-            })
+/// Gives each block of a procedure, with its place there, to `each`.
+pub fn each(group: &Group<'_>, mut each: impl FnMut(usize, &BlockFacts)) -> Option<()> {
+    let mut bytes = group.bytes;
+    let head = head(&mut bytes)?;
+    let (mut end, mut line) = (head.pc, head.line);
+    for i in 0..group.len {
+        let (code, has_branch) = Code::next(&mut bytes, end)?;
+        end = code.end();
+        let branch = match has_branch {
+            true => Some(branch(&mut bytes, group.first, head, end, &mut line)?),
+            false => None,
         };
-        let ways = [way()?, way()?];
-        if has_lines {
-            *line = (behind(line.0, take()?), behind(line.1, take()?));
-        }
-        let line = *line;
-        block.branch = Some(Branch { pc, ways, line });
+        each(i, &BlockFacts { code, branch });
     }
     Some(())
+}
+
+/// Reads the branch before an address. `line` is that of the branch before, and then its own.
+fn branch(
+    bytes: &mut &[u8],
+    first: usize,
+    head: Head,
+    end: u64,
+    line: &mut Line,
+) -> Option<Branch> {
+    let mut take = || next(bytes);
+    let pc = end.wrapping_sub(take()?);
+    let mut way = || {
+        Some(match take()? {
+            0 => Seen::Nowhere,
+            mark if mark & 1 != 0 => Seen::Mark((mark >> 1) as u32),
+            block => {
+                let distance: i64 = leb128::unzigzag((block >> 1) - 1);
+                Seen::Block((first as i64 + distance) as u32)
+            }
+        })
+    };
+    let ways = [way()?, way()?];
+    if head.has_lines {
+        *line = (behind(line.0, take()?), behind(line.1, take()?));
+    }
+    let line = *line;
+    Some(Branch { pc, ways, line })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atom_tool::packed::groups;
 
     #[test]
     fn rules_are_applied_in_their_order() {
@@ -313,9 +252,7 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked() {
         let block = |pc, bytes, insts, branch| BlockFacts {
-            pc,
-            bytes,
-            insts,
+            code: Code { pc, bytes, insts },
             branch,
         };
         let branch = |pc, ways, line| Some(Branch { pc, ways, line });
@@ -342,14 +279,16 @@ mod tests {
         push(&mut bytes, head, 6, &blocks);
         let all: Vec<Group<'_>> = groups(&bytes).collect();
         assert_eq!((all.len(), all[2].first, all[2].len), (3, 6, 3));
-        assert_eq!(all[1].head(), None);
-        assert_eq!(all[2].head(), Some(head));
+        assert_eq!(super::head(&mut { all[1].bytes }), None);
+        assert_eq!(super::head(&mut { all[2].bytes }), Some(head));
         let mut found = Vec::new();
-        all[2].each(|i, block| {
+        each(&all[2], |i, block| {
             assert_eq!(i, found.len());
             found.push(*block);
         });
         assert_eq!(found, blocks);
-        all[0].each(|_, block| assert_eq!(*block, BlockFacts::default()));
+        each(&all[0], |_, block| {
+            assert_eq!(*block, BlockFacts::default())
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use atom_tool::packed::{Code, groups};
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, FixedColumns, Readers, Sum, Values};
 use coverage::{Block, Branch, Coverage, File, Function};
@@ -179,10 +180,12 @@ impl Input<'_> {
         };
         let (kind, mut branches) = (self.kind(), 0);
         let count = |block: u32| self.reached.get(block as usize).unwrap_or(0);
-        let groups = || packed::groups(self.blocks);
+        let groups = || groups(self.blocks);
         let all = groups().map(|group| group.len).sum::<usize>();
         for group in groups() {
-            let Some(head) = group.head() else { continue };
+            let Some(head) = packed::head(&mut { group.bytes }) else {
+                continue;
+            };
             let first = group.first as u32;
             let executed = self.reached.executed(group.first..group.first + group.len) as u64;
             found.lines.add(first, executed != 0, count, kind);
@@ -198,16 +201,11 @@ impl Input<'_> {
                 continue;
             }
             let name = self.names.get(head.name);
-            group.each(|i, block| {
+            packed::each(&group, |i, block| {
                 let count = count(first + i as u32);
                 if count != 0 {
-                    let row = [
-                        block.pc,
-                        count * block.insts,
-                        count,
-                        block.insts,
-                        block.bytes,
-                    ];
+                    let Code { pc, bytes, insts } = block.code;
+                    let row = [pc, count * insts, count, insts, bytes];
                     for (column, value) in found.block_columns.iter_mut().zip(row) {
                         column.push(value);
                     }

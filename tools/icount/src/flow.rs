@@ -1,6 +1,7 @@
 //! The profile's table by block: what instructions are executed how often follows from it.
 
 use atom_tool::Sites;
+use atom_tool::packed::Code;
 use atom_tool::report::{Column, Values};
 
 use crate::packed::BlockFacts;
@@ -16,8 +17,8 @@ pub struct Flow {
 impl Flow {
     /// Adds a block that was executed `count` times.
     pub fn push(&mut self, count: u64, block: BlockFacts) {
-        let executed = count * block.insts;
-        let row = [block.pc, executed, count, block.insts, block.bytes];
+        let Code { pc, bytes, insts } = block.code;
+        let row = [pc, count * insts, count, insts, bytes];
         for (column, value) in self.numbers.iter_mut().zip(row) {
             column.push(value);
         }

@@ -10,11 +10,12 @@ mod packed;
 
 use std::io::{self, Write};
 
+use atom_tool::packed::Code;
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column};
 
 use flow::Flow;
-use packed::{BlockFacts, Packed};
+use packed::BlockFacts;
 
 plain_data! {
     /// The unit that a row of the result stands for.
@@ -48,7 +49,7 @@ struct Row {
     count: u64,
 }
 
-/// `blocks` has the facts about blocks that [`Packed`] describes. `lengths` has the length of each
+/// `blocks` has the facts about blocks that [`packed`] describes. `lengths` has the length of each
 /// instruction in bytes, block after block, if the result is per instruction.
 #[analysis]
 fn report(
@@ -65,7 +66,7 @@ fn report(
     let mut flow = files.has_profile().then(Flow::default);
     let (mut total, mut executed) = (0, 0);
     packed::executed(&blocks, counters, |count, block| {
-        let insts = count * block.insts;
+        let insts = count * block.code.insts;
         total += insts;
         executed += count;
         if let Some(sum) = sums.get_mut(block.site) {
@@ -143,7 +144,7 @@ fn instructions(counters: Counters, blocks: &[u8], sites: Sites, lengths: &[u8])
     let mut lengths = lengths.iter();
     let mut counts = counters.rows();
     packed::unpacked(blocks, |block| {
-        let lengths = lengths.by_ref().take(block.insts as usize);
+        let lengths = lengths.by_ref().take(block.code.insts as usize);
         let [count] = counts.next().unwrap_or([0]);
         let Some(site) = sites.get(block.site).filter(|_| count != 0) else {
             return lengths.for_each(drop);
@@ -181,7 +182,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
 
     let counters = program.counters(program.block_count());
     let mut sites = SiteList::new();
-    let mut packed = Packed::default();
+    let mut packed = Vec::new();
     let mut lengths: Vec<u8> = Vec::new();
     for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
         let mut site = match per {
@@ -194,26 +195,23 @@ fn instrument(program: &Program, args: &Args) -> Result {
             if matches!(per, Per::Block | Per::Instruction) {
                 site = sites.push_block(block);
             }
-            let (insts, last) = (block.insts(), block.last_inst());
             blocks.push(BlockFacts {
                 site,
-                pc: block.pc(),
-                bytes: last.pc() + last.size() as u64 - block.pc(),
-                insts: insts.len() as u64,
+                code: Code::of(block),
             });
             if per == Per::Instruction {
-                lengths.extend(insts.map(|inst| inst.size() as u8));
+                lengths.extend(block.insts().map(|inst| inst.size() as u8));
             }
         }
-        packed.push(&blocks);
+        packed::push(&mut packed, &blocks);
     }
     let choices = Choices {
         per,
         is_tsv,
         _unused: [0; 3],
     };
-    let (name, blocks) = (program.name(), &packed.bytes);
-    let args = (&files, &choices, name, counters, blocks, &sites, &lengths);
+    let name = program.name();
+    let args = (&files, &choices, name, counters, &packed, &sites, &lengths);
     program.add_call(After, report, args);
     Ok(())
 }

@@ -1,149 +1,72 @@
-//! Facts about blocks, packed because there are many blocks. The blocks of a procedure are one group, so that
-//! procedures that are never executed are skipped. A group begins with four unsigned LEB128 numbers: its number of
-//! blocks, the length of the rest in bytes, the number of its first block's site, and the address of its first block.
-//! Each block is two or three numbers:
-//!
-//! - four times the number of the block's instructions, plus 2 if the block does not begin where the block before
-//!   it ends, plus 1 if it is the first of its site, which is another one than the group's first;
-//! - the length of the block in bytes;
-//! - in the case of the 2: where the block begins, as the distance from the end of the block before it. The lowest
-//!   bit says that the block begins in front of that end.
+//! Facts about blocks ([`atom_tool::packed`]). A group has the number of its first block's site and the address of its
+//! first block before the rest. The flag of a block says that it is the first of its site, which is another one than
+//! the group's first.
 
 use atom_tool::Counters;
-use leb128::next;
-
-/// Facts about blocks, to be packed.
-#[derive(Default)]
-pub struct Packed {
-    /// The input of [`executed`] and [`unpacked`].
-    pub bytes: Vec<u8>,
-}
+use atom_tool::packed::{Code, Group, groups, push_group};
 
 /// Facts about a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockFacts {
     /// The number of its site. Sites have numbers in the order of blocks.
     pub site: usize,
-    /// The address of its first instruction.
-    pub pc: u64,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// The number of its instructions.
-    pub insts: u64,
+    /// Its code.
+    pub code: Code,
 }
 
-impl Packed {
-    /// Adds the blocks of a procedure.
-    pub fn push(&mut self, blocks: &[BlockFacts]) {
-        let Some(first) = blocks.first() else { return };
-        let mut group = Vec::new();
-        let (mut site, mut end) = (first.site, first.pc);
-        for block in blocks {
-            let is_first = std::mem::replace(&mut site, block.site) != block.site;
-            let gap = block.pc.wrapping_sub(end) as i64;
-            let flags = u64::from(gap != 0) << 1 | u64::from(is_first);
-            leb128::push(&mut group, block.insts << 2 | flags);
-            leb128::push(&mut group, block.bytes);
-            if gap != 0 {
-                let distance = gap.unsigned_abs() << 1 | u64::from(gap < 0);
-                leb128::push(&mut group, distance);
-            }
-            end = block.pc.wrapping_add(block.bytes);
-        }
-        for number in [
-            blocks.len() as u64,
-            group.len() as u64,
-            first.site as u64,
-            first.pc,
-        ] {
-            leb128::push(&mut self.bytes, number);
-        }
-        self.bytes.extend(group);
+/// Appends the blocks of a procedure.
+pub fn push(to: &mut Vec<u8>, blocks: &[BlockFacts]) {
+    let Some(first) = blocks.first() else { return };
+    let mut group = Vec::new();
+    let (mut site, mut end) = (first.site, first.code.pc);
+    for block in blocks {
+        let is_first = std::mem::replace(&mut site, block.site) != block.site;
+        block.code.push(&mut group, end, is_first);
+        end = block.code.end();
     }
+    push_group(to, blocks.len(), [first.site as u64, first.code.pc], &group);
 }
 
-/// A group: its number of blocks, and what its blocks are unpacked from.
-struct Group<'a> {
-    len: usize,
-    bytes: &'a [u8],
-    site: usize,
-    pc: u64,
-}
-
-fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
-    std::iter::from_fn(move || {
-        let mut take = || next(&mut bytes);
-        let [len, size, site, pc] = [take()?, take()?, take()?, take()?];
-        let (group, rest) = bytes.split_at_checked(size as usize)?;
-        bytes = rest;
-        Some(Group {
-            len: len as usize,
-            bytes: group,
-            site: site as usize,
-            pc,
-        })
-    })
-}
-
-impl Group<'_> {
-    /// Gives each block and its number in the group to `each`.
-    fn each(&self, mut each: impl FnMut(usize, BlockFacts)) {
-        let (mut site, mut end, mut bytes) = (self.site, self.pc, self.bytes);
-        for i in 0..self.len {
-            let mut take = || next(&mut bytes);
-            let (Some(number), Some(length)) = (take(), take()) else {
-                return;
-            };
-            site += (number & 1) as usize;
-            let mut pc = end;
-            if number & 2 != 0 {
-                let distance = take().unwrap_or(0);
-                let gap = distance >> 1;
-                pc = match distance & 1 {
-                    0 => end.wrapping_add(gap),
-                    _ => end.wrapping_sub(gap),
-                };
-            }
-            end = pc.wrapping_add(length);
-            let block = BlockFacts {
-                site,
-                pc,
-                bytes: length,
-                insts: number >> 2,
-            };
-            each(i, block);
-        }
+/// Gives each block of a group and its number in the group to `each`.
+fn each_of(group: &Group<'_, 2>, mut each: impl FnMut(usize, BlockFacts)) {
+    let ([site, mut end], mut bytes) = (group.head, group.bytes);
+    let mut site = site as usize;
+    for i in 0..group.len {
+        let Some((code, is_first)) = Code::next(&mut bytes, end) else {
+            return;
+        };
+        site += usize::from(is_first);
+        end = code.end();
+        each(i, BlockFacts { site, code });
     }
 }
 
 /// Gives each executed block, with the number of its executions, to `each`.
 pub fn executed(bytes: &[u8], counters: Counters, mut each: impl FnMut(u64, BlockFacts)) {
-    let mut first = 0;
     for group in groups(bytes) {
         let count = |i: usize| {
-            let [count] = counters.at(first + i).get();
+            let [count] = counters.at(group.first + i).get();
             count
         };
         if (0..group.len).any(|i| count(i) != 0) {
-            group.each(|i, block| {
+            each_of(&group, |i, block| {
                 let count = count(i);
                 if count != 0 {
                     each(count, block);
                 }
             });
         }
-        first += group.len;
     }
 }
 
 /// Gives the facts of each block to `each`.
 pub fn unpacked(bytes: &[u8], mut each: impl FnMut(BlockFacts)) {
-    groups(bytes).for_each(|group| group.each(|_, block| each(block)));
+    groups(bytes).for_each(|group| each_of(&group, |_, block| each(block)));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockFacts, Packed, unpacked};
+    use super::{BlockFacts, Code, push, unpacked};
 
     #[test]
     fn what_is_packed_is_unpacked() {
@@ -158,16 +81,14 @@ mod tests {
         ];
         let blocks = blocks.map(|(site, pc, bytes, insts)| BlockFacts {
             site,
-            pc,
-            bytes,
-            insts,
+            code: Code { pc, bytes, insts },
         });
-        let mut packed = Packed::default();
-        packed.push(&blocks[..4]);
-        packed.push(&[]);
-        packed.push(&blocks[4..]);
+        let mut packed = Vec::new();
+        push(&mut packed, &blocks[..4]);
+        push(&mut packed, &[]);
+        push(&mut packed, &blocks[4..]);
         let mut found = Vec::new();
-        unpacked(&packed.bytes, |block| found.push(block));
+        unpacked(&packed, |block| found.push(block));
         assert_eq!(found, blocks);
         unpacked(&[], |block| panic!("{block:?}"));
     }

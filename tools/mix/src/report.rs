@@ -6,6 +6,8 @@ use atom_tool::prelude::*;
 use atom_tool::report::{By, Column};
 
 use crate::loops::Trips;
+use atom_tool::packed::groups;
+
 use crate::packed;
 use crate::shape::Shape;
 use crate::trips::{self, CLASSES};
@@ -94,15 +96,15 @@ impl Input<'_> {
             all: Sums::default(),
         };
         let rows: Vec<u64> = self.counters.rows().map(|[n]| n).collect();
-        for group in packed::groups(self.blocks) {
+        for group in groups(self.blocks) {
             let counts = rows
                 .get(group.first..group.first + group.len)
                 .unwrap_or_default();
             if counts.iter().all(|n| *n == 0) {
                 continue;
             }
-            let sums = found.procs.entry(group.site).or_default();
-            group.each(|block, number| {
+            let sums = found.procs.entry(group.head[0] as usize).or_default();
+            packed::each(&group, |block, number| {
                 let (Some(shape), count) = (self.shapes.get(number), counts[block]) else {
                     return;
                 };

@@ -34,12 +34,45 @@ binary! {
     remainder remainderf = libm::remainder;
 }
 
-pub extern "C" fn ldexp(x: f64, n: c_int) -> f64 {
-    libm::ldexp(x, n)
+macro_rules! plain {
+    ($($(#[$about:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty = $value:expr;)*) => {$(
+        $(#[$about])*
+        pub extern "C" fn $name($($arg: $type),*) -> $result { $value }
+    )*};
 }
 
-pub extern "C" fn ldexpf(x: f32, n: c_int) -> f32 {
-    libm::ldexpf(x, n)
+plain! {
+    ldexp(x: f64, n: c_int) -> f64 = libm::ldexp(x, n);
+    ldexpf(x: f32, n: c_int) -> f32 = libm::ldexpf(x, n);
+    lroundf(x: f32) -> c_long = lround(x.into());
+    lrintf(x: f32) -> c_long = lrint(x.into());
+    lround(x: f64) -> c_long = libm::round(x) as c_long;
+    lrint(x: f64) -> c_long = libm::rint(x) as c_long;
+    ilogb(x: f64) -> c_int = libm::ilogb(x);
+    nextafter(x: f64, y: f64) -> f64 = libm::nextafter(x, y);
+    /// Not a number; there is one of them.
+    nan(_tag: *const c_char) -> f64 = f64::NAN;
+    nanf(_tag: *const c_char) -> f32 = f32::NAN;
+    nextafterf(x: f32, y: f32) -> f32 = libm::nextafterf(x, y);
+    ilogbf(x: f32) -> c_int = libm::ilogbf(x);
+    logbf(x: f32) -> f32 = logb(x.into()) as f32;
+    scalbln(x: f64, n: c_long) -> f64 = libm::scalbn(x, n.clamp(-10000, 10000) as c_int);
+    scalblnf(x: f32, n: c_long) -> f32 = libm::scalbnf(x, n.clamp(-10000, 10000) as c_int);
+    is_nan(x: f64) -> c_int = x.is_nan().into();
+    is_nanf(x: f32) -> c_int = x.is_nan().into();
+    is_infinitef(x: f32) -> c_int = is_infinite(x.into());
+    is_finite(x: f64) -> c_int = x.is_finite().into();
+    is_finitef(x: f32) -> c_int = x.is_finite().into();
+    sign_bit(x: f64) -> c_int = x.is_sign_negative().into();
+    sign_bitf(x: f32) -> c_int = x.is_sign_negative().into();
+    class(x: f64) -> c_int = class_number(x.classify());
+    classf(x: f32) -> c_int = class_number(x.classify());
+    j0(x: f64) -> f64 = libm::j0(x);
+    j1(x: f64) -> f64 = libm::j1(x);
+    jn(n: c_int, x: f64) -> f64 = libm::jn(n, x);
+    y0(x: f64) -> f64 = libm::y0(x);
+    y1(x: f64) -> f64 = libm::y1(x);
+    yn(n: c_int, x: f64) -> f64 = libm::yn(n, x);
 }
 
 pub unsafe extern "C" fn frexp(x: f64, to: *mut c_int) -> f64 {
@@ -87,36 +120,12 @@ pub unsafe extern "C" fn modff(x: f32, to: *mut f32) -> f32 {
     fraction
 }
 
-pub extern "C" fn lroundf(x: f32) -> c_long {
-    lround(x.into())
-}
-
-pub extern "C" fn lrintf(x: f32) -> c_long {
-    lrint(x.into())
-}
-
-pub extern "C" fn lround(x: f64) -> c_long {
-    libm::round(x) as c_long
-}
-
-pub extern "C" fn lrint(x: f64) -> c_long {
-    libm::rint(x) as c_long
-}
-
-pub extern "C" fn ilogb(x: f64) -> c_int {
-    libm::ilogb(x)
-}
-
 pub extern "C" fn logb(x: f64) -> f64 {
     match x {
         0.0 => f64::NEG_INFINITY,
         _ if x.is_finite() => f64::from(libm::ilogb(x)),
         _ => x.abs(),
     }
-}
-
-pub extern "C" fn nextafter(x: f64, y: f64) -> f64 {
-    libm::nextafter(x, y)
 }
 
 pub unsafe extern "C" fn remquo(x: f64, y: f64, to: *mut c_int) -> f64 {
@@ -133,69 +142,12 @@ pub unsafe extern "C" fn remquof(x: f32, y: f32, to: *mut c_int) -> f32 {
     rest
 }
 
-/// Not a number; there is one of them.
-pub extern "C" fn nan(_tag: *const c_char) -> f64 {
-    f64::NAN
-}
-
-pub extern "C" fn nanf(_tag: *const c_char) -> f32 {
-    f32::NAN
-}
-
-pub extern "C" fn nextafterf(x: f32, y: f32) -> f32 {
-    libm::nextafterf(x, y)
-}
-
-pub extern "C" fn ilogbf(x: f32) -> c_int {
-    libm::ilogbf(x)
-}
-
-pub extern "C" fn logbf(x: f32) -> f32 {
-    logb(x.into()) as f32
-}
-
-pub extern "C" fn scalbln(x: f64, n: c_long) -> f64 {
-    libm::scalbn(x, n.clamp(-10000, 10000) as c_int)
-}
-
-pub extern "C" fn scalblnf(x: f32, n: c_long) -> f32 {
-    libm::scalbnf(x, n.clamp(-10000, 10000) as c_int)
-}
-
-pub extern "C" fn is_nan(x: f64) -> c_int {
-    x.is_nan().into()
-}
-
-pub extern "C" fn is_nanf(x: f32) -> c_int {
-    x.is_nan().into()
-}
-
 pub extern "C" fn is_infinite(x: f64) -> c_int {
     match x {
         f64::INFINITY => 1,
         f64::NEG_INFINITY => -1,
         _ => 0,
     }
-}
-
-pub extern "C" fn is_infinitef(x: f32) -> c_int {
-    is_infinite(x.into())
-}
-
-pub extern "C" fn is_finite(x: f64) -> c_int {
-    x.is_finite().into()
-}
-
-pub extern "C" fn is_finitef(x: f32) -> c_int {
-    x.is_finite().into()
-}
-
-pub extern "C" fn sign_bit(x: f64) -> c_int {
-    x.is_sign_negative().into()
-}
-
-pub extern "C" fn sign_bitf(x: f32) -> c_int {
-    x.is_sign_negative().into()
 }
 
 /// The numbers are those of glibc's `<math.h>`.
@@ -207,36 +159,4 @@ fn class_number(class: FpCategory) -> c_int {
         FpCategory::Subnormal => 3,
         FpCategory::Normal => 4,
     }
-}
-
-pub extern "C" fn class(x: f64) -> c_int {
-    class_number(x.classify())
-}
-
-pub extern "C" fn classf(x: f32) -> c_int {
-    class_number(x.classify())
-}
-
-pub extern "C" fn j0(x: f64) -> f64 {
-    libm::j0(x)
-}
-
-pub extern "C" fn j1(x: f64) -> f64 {
-    libm::j1(x)
-}
-
-pub extern "C" fn jn(n: c_int, x: f64) -> f64 {
-    libm::jn(n, x)
-}
-
-pub extern "C" fn y0(x: f64) -> f64 {
-    libm::y0(x)
-}
-
-pub extern "C" fn y1(x: f64) -> f64 {
-    libm::y1(x)
-}
-
-pub extern "C" fn yn(n: c_int, x: f64) -> f64 {
-    libm::yn(n, x)
 }

@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use atom_tool::private::Type;
 use atom_tool::{
     AccessSize, AccessSizeOf, BrCondValue, BranchTarget, Computed, Direction, EdgeKind, EffAddrOf,
-    EffAddrValue, HighHalf, ImageAddress, LoadedValue, LoadedValueOf, NamedArg, Place, Reg, RegSum,
-    RepCount, Result, ReturnValue, StoredValue, StoredValueOf, Way,
+    EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg, Place, Reg,
+    RegSum, RepCount, Result, ReturnValue, StoredValue, StoredValueOf, Way,
 };
 
-use super::handles::{block, inst, proc, program, stop, word};
+use super::handles::{block, inst, primitives, proc, program, stop, word};
 use super::placed;
 use crate::varargs::VaList;
 
@@ -142,12 +142,6 @@ unsafe extern "C" fn to_way(to: usize, on: c_int, routine: *const c_char, list: 
             to.add_call_named_on(on, name, args)
         })
     }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn BlockHasWay(handle: usize, on: c_int) -> c_int {
-    const NAME: &str = "BlockHasWay";
-    block(handle, NAME).has_way(way(on, NAME)).into()
 }
 
 /// The way of an edge, by the number of its kind; -1 if no call can be added there.
@@ -331,17 +325,15 @@ fn value(number: u32, primitive: &str) -> NamedArg<'static> {
 }
 
 /// Asks whether a call at a place of an instruction can have the value.
-struct Offers(usize, Place, &'static str);
+struct Offers(Inst<'static>, Place);
 
 impl ValueVisitor<bool> for Offers {
     fn visit(self, value: impl Computed + Into<NamedArg<'static>>) -> bool {
-        inst(self.0, self.2).offers(self.1, value)
+        self.0.offers(self.1, value)
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn InstOffers(handle: usize, at: c_int, what: u32) -> c_int {
-    const NAME: &str = "InstOffers";
-    let at = place(at, 6, NAME);
-    with_value(what, NAME, Offers(handle, at, NAME)).into()
+primitives! {
+    fn BlockHasWay(b: block, on: c_int) -> c_int { b.has_way(way(on, NAME)).into() }
+    fn InstOffers(i: inst, at: c_int, what: u32) -> c_int { with_value(what, NAME, Offers(i, place(at, 6, NAME))).into() }
 }

@@ -150,3 +150,32 @@ pub unsafe fn give<T>(item: Option<T>, to: *mut T, primitive: &str) -> i32 {
 pub fn nth<T>(list: Vec<T>, n: i32) -> Option<T> {
     list.into_iter().nth(usize::try_from(n).ok()?)
 }
+
+/// Defines primitives about a thing with a handle. `NAME` is the primitive's name in their code. One that `gives` a
+/// structure writes it to its last argument and returns 1, or returns 0 for `None`.
+macro_rules! primitives {
+    () => {};
+    (fn $name:ident($thing:ident: $kind:ident $(, $arg:ident: $type:ty)*) gives $item:ty $body:block $($rest:tt)*) => {
+        /// # Safety
+        /// `to` is NULL or may be written.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(handle: usize $(, $arg: $type)*, to: *mut $item) -> c_int {
+            const NAME: &str = stringify!($name);
+            let $thing = $crate::primitives::handles::$kind(handle, NAME);
+            let item = $body;
+            // SAFETY: the caller's promise.
+            unsafe { $crate::primitives::handles::give(item, to, NAME) }
+        }
+        primitives! { $($rest)* }
+    };
+    (fn $name:ident($thing:ident: $kind:ident $(, $arg:ident: $type:ty)*) -> $result:ty $body:block $($rest:tt)*) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(handle: usize $(, $arg: $type)*) -> $result {
+            const NAME: &str = stringify!($name);
+            let $thing = $crate::primitives::handles::$kind(handle, NAME);
+            $body
+        }
+        primitives! { $($rest)* }
+    };
+}
+pub(super) use primitives;

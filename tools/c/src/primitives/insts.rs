@@ -2,83 +2,26 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
-use atom_tool::{Access, InstInfo, InstType, Operand, Reg};
+use atom_tool::{Access, Inst, InstInfo, InstType, Operand, Reg};
 
-use super::handles::{give, inst, nth, of_inst, of_proc, stop, text, text_or_null};
+use super::handles::{nth, of_inst, of_proc, primitives, stop, text, text_or_null};
 use super::queries::{first_four, reg_number};
 
-macro_rules! texts {
-    ($($name:ident => $text:expr;)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(handle: usize) -> *const c_char {
-            let inst = inst(handle, stringify!($name));
-            text_or_null(($text)(inst))
-        }
-    )*};
-}
-
-texts! {
-    InstText => |i: atom_tool::Inst<'static>| Some(i.text());
-    InstMnemonic => |i: atom_tool::Inst<'static>| Some(i.mnemonic());
-    InstISA => |i: atom_tool::Inst<'static>| Some(i.isa());
-    GetInstEnteredImport => |i: atom_tool::Inst<'static>| i.entered_import();
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetInstBranchTarget(handle: usize) -> usize {
-    const NAME: &str = "GetInstBranchTarget";
-    let target = inst(handle, NAME).branch_target();
-    of_inst(target.unwrap_or_else(|e| stop(NAME, e)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetInstProcCalled(handle: usize) -> *const c_char {
-    const NAME: &str = "GetInstProcCalled";
-    let name = inst(handle, NAME).called_name();
-    text_or_null(name.unwrap_or_else(|e| stop(NAME, e)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetInstCalledProc(handle: usize) -> usize {
-    of_proc(inst(handle, "GetInstCalledProc").called_proc())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetInstEnteredProc(handle: usize) -> usize {
-    of_proc(inst(handle, "GetInstEnteredProc").entered_proc())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetInstTargetPC(handle: usize) -> i64 {
-    inst(handle, "GetInstTargetPC").target_pc().unwrap_or(0) as i64
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn IsInstType(handle: usize, kind: u32) -> c_int {
-    const ALL: [InstType; 12] = [
-        InstType::Load,
-        InstType::Store,
-        InstType::Jump,
-        InstType::Div,
-        InstType::Mul,
-        InstType::Add,
-        InstType::Sub,
-        InstType::CondBr,
-        InstType::UncondBr,
-        InstType::Call,
-        InstType::Ret,
-        InstType::Syscall,
-    ];
-    match ALL.get(kind as usize) {
-        Some(kind) => inst(handle, "IsInstType").is_type(*kind).into(),
-        None => stop("IsInstType", format!("there is no type {kind}")),
-    }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetInstClass(handle: usize) -> c_int {
-    inst(handle, "GetInstClass").class() as c_int
-}
+/// The types by their numbers in C.
+const TYPES: [InstType; 12] = [
+    InstType::Load,
+    InstType::Store,
+    InstType::Jump,
+    InstType::Div,
+    InstType::Mul,
+    InstType::Add,
+    InstType::Sub,
+    InstType::CondBr,
+    InstType::UncondBr,
+    InstType::Call,
+    InstType::Ret,
+    InstType::Syscall,
+];
 
 /// Numbers of `IInfoType` that are no [`InstInfo`].
 const RA: u32 = 2;
@@ -105,8 +48,7 @@ const INFOS: [Option<InstInfo>; 15] = [
 ];
 
 /// A fact of an instruction's encoding, if the instruction has it.
-fn info(handle: usize, what: u32, primitive: &str) -> Option<i64> {
-    let inst = inst(handle, primitive);
+fn info(inst: Inst<'static>, what: u32, primitive: &str) -> Option<i64> {
     match what {
         // Vector registers are numbered from 32 in `Reg`; 5 bits are encoded.
         RA..=RC => (inst.operand_reg((what - RA) as usize)).map(|r| (r.number() & 31).into()),
@@ -118,30 +60,6 @@ fn info(handle: usize, what: u32, primitive: &str) -> Option<i64> {
     }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn GetInstInfo(handle: usize, what: u32) -> c_int {
-    info(handle, what, "GetInstInfo").unwrap_or(0) as c_int
-}
-
-/// # Safety
-/// `to` may be written.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn FindInstInfo(handle: usize, what: u32, to: *mut c_long) -> c_int {
-    const NAME: &str = "FindInstInfo";
-    let item = info(handle, what, NAME);
-    // SAFETY: the caller's promise.
-    unsafe { give(item, to, NAME) }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetInstRegEnum(handle: usize, what: u32) -> c_int {
-    const NAME: &str = "GetInstRegEnum";
-    if !(RA..=RC).contains(&what) {
-        stop(NAME, format!("{what} is none of InstRA, InstRB and InstRC"));
-    }
-    reg_number(inst(handle, NAME).operand_reg((what - RA) as usize))
-}
-
 /// The registers that an instruction uses and changes. The first two arrays are ATOM's.
 #[repr(C)]
 pub struct RegUsage {
@@ -151,24 +69,6 @@ pub struct RegUsage {
     flags_read: u32,
     flags_written: u32,
     flags_undefined: u32,
-}
-
-/// # Safety
-/// `to` may be written.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GetInstRegUsage(handle: usize, to: *mut RegUsage) {
-    const NAME: &str = "GetInstRegUsage";
-    let usage = inst(handle, NAME).reg_usage();
-    let item = RegUsage {
-        used: usage.used.bits(),
-        updated: usage.updated.bits(),
-        replaced: usage.replaced.bits(),
-        flags_read: usage.flags_read,
-        flags_written: usage.flags_written,
-        flags_undefined: usage.flags_undefined,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { give(Some(item), to, NAME) };
 }
 
 /// Bits of an access: read, written, conditional.
@@ -187,21 +87,6 @@ pub struct RegAccess {
     access: c_int,
 }
 
-/// # Safety
-/// `to` may be written.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GetInstRegAccess(handle: usize, n: c_int, to: *mut RegAccess) -> c_int {
-    const NAME: &str = "GetInstRegAccess";
-    let item = nth(inst(handle, NAME).reg_accesses(), n).map(|part| RegAccess {
-        reg: reg_number(Some(part.reg)),
-        offset: part.offset as c_int,
-        size: part.size as c_int,
-        access: access_bits(part.access),
-    });
-    // SAFETY: the caller's promise.
-    unsafe { give(item, to, NAME) }
-}
-
 /// An operand as the instruction is written.
 #[repr(C)]
 pub struct InstOperand {
@@ -211,44 +96,6 @@ pub struct InstOperand {
     offset: c_int,
     size: c_int,
     value: i64,
-}
-
-/// # Safety
-/// `to` may be written.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GetInstOperand(handle: usize, n: c_int, to: *mut InstOperand) -> c_int {
-    const NAME: &str = "GetInstOperand";
-    let item = nth(inst(handle, NAME).operands(), n).map(|operand| {
-        let mut item = InstOperand {
-            kind: 0,
-            access: 0,
-            reg: reg_number(None),
-            offset: 0,
-            size: 0,
-            value: 0,
-        };
-        match operand {
-            Operand::Register {
-                reg,
-                offset,
-                size,
-                access,
-            } => {
-                item.reg = reg_number(reg);
-                (item.offset, item.size) = (offset as c_int, size as c_int);
-                item.access = access_bits(access);
-            }
-            Operand::Memory { size, access } => {
-                (item.kind, item.size) = (1, size as c_int);
-                item.access = access_bits(access);
-            }
-            Operand::Constant(value) => (item.kind, item.value) = (2, value as i64),
-            Operand::Target(value) => (item.kind, item.value) = (3, value as i64),
-        }
-        item
-    });
-    // SAFETY: the caller's promise.
-    unsafe { give(item, to, NAME) }
 }
 
 /// An operand in memory.
@@ -268,42 +115,6 @@ pub struct InstMemory {
     address: i64,
 }
 
-/// # Safety
-/// `to` may be written.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GetInstMemory(handle: usize, n: c_int, to: *mut InstMemory) -> c_int {
-    const NAME: &str = "GetInstMemory";
-    let item = nth(inst(handle, NAME).memory(), n).map(|memory| {
-        // Bits of `MEMORY_IMPLICIT` and its like, in their order.
-        let flags = [
-            memory.is_implicit(),
-            memory.is_string(),
-            memory.is_repeated(),
-            memory.is_broadcast(),
-            memory.has_32_bit_address(),
-            memory.address.is_some(),
-            memory.has_8_bit_index(),
-        ];
-        let bit = |(i, is_set): (usize, bool)| c_int::from(is_set) << i;
-        InstMemory {
-            access: access_bits(memory.access),
-            size: memory.size as c_int,
-            count: memory.count as c_int,
-            segment: reg_number(memory.segment),
-            base: reg_number(memory.base),
-            index: reg_number(memory.index),
-            scale: memory.scale as c_int,
-            index_size: memory.index_size as c_int,
-            bit_offset: reg_number(memory.bit_offset),
-            flags: flags.into_iter().enumerate().map(bit).sum(),
-            displacement: memory.displacement,
-            address: memory.address.unwrap_or(0) as i64,
-        }
-    });
-    // SAFETY: the caller's promise.
-    unsafe { give(item, to, NAME) }
-}
-
 /// The floating-point operations of an instruction.
 #[repr(C)]
 pub struct InstFloatOps {
@@ -313,19 +124,125 @@ pub struct InstFloatOps {
     each: c_int,
 }
 
-/// # Safety
-/// `to` may be written.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GetInstFloatOps(handle: usize, to: *mut InstFloatOps) -> c_int {
-    const NAME: &str = "GetInstFloatOps";
-    let item = inst(handle, NAME).float_ops().map(|ops| InstFloatOps {
-        precision: ops.precision as c_int,
-        vector: ops.vector as c_int,
-        numbers: ops.numbers as c_int,
-        each: ops.each as c_int,
-    });
-    // SAFETY: the caller's promise.
-    unsafe { give(item, to, NAME) }
+primitives! {
+    fn InstText(i: inst) -> *const c_char { text(i.text()) }
+    fn InstMnemonic(i: inst) -> *const c_char { text(i.mnemonic()) }
+    fn InstISA(i: inst) -> *const c_char { text(i.isa()) }
+    fn GetInstEnteredImport(i: inst) -> *const c_char { text_or_null(i.entered_import()) }
+    fn GetInstProcCalled(i: inst) -> *const c_char { text_or_null(i.called_name().unwrap_or_else(|e| stop(NAME, e))) }
+    fn GetInstBranchTarget(i: inst) -> usize { of_inst(i.branch_target().unwrap_or_else(|e| stop(NAME, e))) }
+    fn GetInstCalledProc(i: inst) -> usize { of_proc(i.called_proc()) }
+    fn GetInstEnteredProc(i: inst) -> usize { of_proc(i.entered_proc()) }
+    fn GetInstTargetPC(i: inst) -> i64 { i.target_pc().unwrap_or(0) as i64 }
+    fn GetInstClass(i: inst) -> c_int { i.class() as c_int }
+    fn GetInstInfo(i: inst, what: u32) -> c_int { info(i, what, NAME).unwrap_or(0) as c_int }
+    fn FindInstInfo(i: inst, what: u32) gives c_long { info(i, what, NAME) }
+
+    fn IsInstType(i: inst, kind: u32) -> c_int {
+        match TYPES.get(kind as usize) {
+            Some(kind) => i.is_type(*kind).into(),
+            None => stop(NAME, format!("there is no type {kind}")),
+        }
+    }
+
+    fn GetInstRegEnum(i: inst, what: u32) -> c_int {
+        if !(RA..=RC).contains(&what) {
+            stop(NAME, format!("{what} is none of InstRA, InstRB and InstRC"));
+        }
+        reg_number(i.operand_reg((what - RA) as usize))
+    }
+
+    fn GetInstRegUsage(i: inst) gives RegUsage {
+        let usage = i.reg_usage();
+        Some(RegUsage {
+            used: usage.used.bits(),
+            updated: usage.updated.bits(),
+            replaced: usage.replaced.bits(),
+            flags_read: usage.flags_read,
+            flags_written: usage.flags_written,
+            flags_undefined: usage.flags_undefined,
+        })
+    }
+
+    fn GetInstRegAccess(i: inst, n: c_int) gives RegAccess {
+        nth(i.reg_accesses(), n).map(|part| RegAccess {
+            reg: reg_number(Some(part.reg)),
+            offset: part.offset as c_int,
+            size: part.size as c_int,
+            access: access_bits(part.access),
+        })
+    }
+
+    fn GetInstOperand(i: inst, n: c_int) gives InstOperand {
+        nth(i.operands(), n).map(|operand| {
+            let mut item = InstOperand {
+                kind: 0,
+                access: 0,
+                reg: reg_number(None),
+                offset: 0,
+                size: 0,
+                value: 0,
+            };
+            match operand {
+                Operand::Register {
+                    reg,
+                    offset,
+                    size,
+                    access,
+                } => {
+                    item.reg = reg_number(reg);
+                    (item.offset, item.size) = (offset as c_int, size as c_int);
+                    item.access = access_bits(access);
+                }
+                Operand::Memory { size, access } => {
+                    (item.kind, item.size) = (1, size as c_int);
+                    item.access = access_bits(access);
+                }
+                Operand::Constant(value) => (item.kind, item.value) = (2, value as i64),
+                Operand::Target(value) => (item.kind, item.value) = (3, value as i64),
+            }
+            item
+        })
+    }
+
+    fn GetInstMemory(i: inst, n: c_int) gives InstMemory {
+        nth(i.memory(), n).map(|memory| {
+            // Bits of `MEMORY_IMPLICIT` and its like, in their order.
+            let flags = [
+                memory.is_implicit(),
+                memory.is_string(),
+                memory.is_repeated(),
+                memory.is_broadcast(),
+                memory.has_32_bit_address(),
+                memory.address.is_some(),
+                memory.has_8_bit_index(),
+            ];
+            let bit = |(i, is_set): (usize, bool)| c_int::from(is_set) << i;
+            InstMemory {
+                access: access_bits(memory.access),
+                size: memory.size as c_int,
+                count: memory.count as c_int,
+                segment: reg_number(memory.segment),
+                base: reg_number(memory.base),
+                index: reg_number(memory.index),
+                scale: memory.scale as c_int,
+                index_size: memory.index_size as c_int,
+                bit_offset: reg_number(memory.bit_offset),
+                flags: flags.into_iter().enumerate().map(bit).sum(),
+                displacement: memory.displacement,
+                address: memory.address.unwrap_or(0) as i64,
+            }
+        })
+    }
+
+    fn GetInstFloatOps(i: inst) gives InstFloatOps {
+        i.float_ops().map(|ops| InstFloatOps {
+            precision: ops.precision as c_int,
+            vector: ops.vector as c_int,
+            numbers: ops.numbers as c_int,
+            each: ops.each as c_int,
+        })
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -1,31 +1,31 @@
 //! Going through procedures, blocks and instructions, and between them.
 
-use super::handles::{block, inst, of_block, of_inst, of_proc, proc, program};
+use super::handles::{of_block, of_inst, of_proc, primitives, program};
 
-macro_rules! steps {
-    ($($name:ident($from:ident) => $to:ident, $step:expr;)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(handle: usize) -> usize {
-            let from = $from(handle, stringify!($name));
-            $to(($step)(from))
-        }
-    )*};
-}
+primitives! {
+    fn GetNextProc(p: proc) -> usize { of_proc(p.next()) }
+    fn GetPrevProc(p: proc) -> usize { of_proc(p.prev()) }
+    fn GetFirstBlock(p: proc) -> usize { of_block(p.first_block()) }
+    fn GetLastBlock(p: proc) -> usize { of_block(p.last_block()) }
+    fn GetNextBlock(b: block) -> usize { of_block(b.next()) }
+    fn GetPrevBlock(b: block) -> usize { of_block(b.prev()) }
+    fn GetFirstInst(b: block) -> usize { of_inst(Some(b.first_inst())) }
+    fn GetLastInst(b: block) -> usize { of_inst(Some(b.last_inst())) }
+    fn GetNextInst(i: inst) -> usize { of_inst(i.next()) }
+    fn GetPrevInst(i: inst) -> usize { of_inst(i.prev()) }
+    fn GetBlockProc(b: block) -> usize { of_proc(Some(b.proc())) }
+    fn GetInstBlock(i: inst) -> usize { of_block(Some(i.block())) }
+    fn GetInstProc(i: inst) -> usize { of_proc(Some(i.proc())) }
 
-steps! {
-    GetNextProc(proc) => of_proc, |p: atom_tool::Proc<'static>| p.next();
-    GetPrevProc(proc) => of_proc, |p: atom_tool::Proc<'static>| p.prev();
-    GetFirstBlock(proc) => of_block, |p: atom_tool::Proc<'static>| p.first_block();
-    GetLastBlock(proc) => of_block, |p: atom_tool::Proc<'static>| p.last_block();
-    GetNextBlock(block) => of_block, |b: atom_tool::Block<'static>| b.next();
-    GetPrevBlock(block) => of_block, |b: atom_tool::Block<'static>| b.prev();
-    GetFirstInst(block) => of_inst, |b: atom_tool::Block<'static>| Some(b.first_inst());
-    GetLastInst(block) => of_inst, |b: atom_tool::Block<'static>| Some(b.last_inst());
-    GetNextInst(inst) => of_inst, |i: atom_tool::Inst<'static>| i.next();
-    GetPrevInst(inst) => of_inst, |i: atom_tool::Inst<'static>| i.prev();
-    GetBlockProc(block) => of_proc, |b: atom_tool::Block<'static>| Some(b.proc());
-    GetInstBlock(inst) => of_block, |i: atom_tool::Inst<'static>| Some(i.block());
-    GetInstProc(inst) => of_proc, |i: atom_tool::Inst<'static>| Some(i.proc());
+    fn ProcPC(p: proc) -> i64 { p.pc() as i64 }
+    fn BlockPC(b: block) -> i64 { b.pc() as i64 }
+    fn InstPC(i: inst) -> i64 { i.pc() as i64 }
+    fn ProcSize(p: proc) -> i64 { p.size() as i64 }
+    fn InstSize(i: inst) -> i64 { i.size() as i64 }
+    fn ProcIndex(p: proc) -> i64 { p.index() as i64 }
+    fn BlockIndex(b: block) -> i64 { b.index() as i64 }
+    fn InstIndex(i: inst) -> i64 { i.index() as i64 }
+    fn InstLineNo(i: inst) -> i64 { i.line().map_or(0, |line| line.1.into()) }
 }
 
 #[unsafe(no_mangle)]
@@ -46,26 +46,4 @@ extern "C" fn GetProcAt(pc: u64) -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn GetInstAt(pc: u64) -> usize {
     of_inst(program().inst_at(pc))
-}
-
-macro_rules! numbers {
-    ($($name:ident($from:ident) => $number:expr;)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(handle: usize) -> i64 {
-            let from = $from(handle, stringify!($name));
-            ($number)(from) as i64
-        }
-    )*};
-}
-
-numbers! {
-    ProcPC(proc) => |p: atom_tool::Proc<'static>| p.pc();
-    BlockPC(block) => |b: atom_tool::Block<'static>| b.pc();
-    InstPC(inst) => |i: atom_tool::Inst<'static>| i.pc();
-    ProcSize(proc) => |p: atom_tool::Proc<'static>| p.size();
-    InstSize(inst) => |i: atom_tool::Inst<'static>| i.size();
-    ProcIndex(proc) => |p: atom_tool::Proc<'static>| p.index();
-    BlockIndex(block) => |b: atom_tool::Block<'static>| b.index();
-    InstIndex(inst) => |i: atom_tool::Inst<'static>| i.index();
-    InstLineNo(inst) => |i: atom_tool::Inst<'static>| i.line().map_or(0, |line| line.1);
 }

@@ -4,9 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use atom_tool::{ProgramInfo, Reg, Status};
 
-use super::handles::{
-    block, give, inst, nth, of_proc, proc, program, stop, text, text_or_null, word,
-};
+use super::handles::{give, nth, of_proc, primitives, program, stop, text, text_or_null, word};
 
 #[unsafe(no_mangle)]
 extern "C" fn GetProgramName() -> *const c_char {
@@ -65,72 +63,9 @@ unsafe extern "C" fn GetMatchingProc(pattern: *const c_char, n: c_int) -> usize 
     of_proc(nth(found.unwrap_or_else(|e| stop(NAME, e)), n))
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn ProcName(handle: usize) -> *const c_char {
-    text(proc(handle, "ProcName").name())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ProcSymbol(handle: usize) -> *const c_char {
-    text(proc(handle, "ProcSymbol").symbol())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ProcFileName(handle: usize) -> *const c_char {
-    text_or_null(proc(handle, "ProcFileName").file())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetProcStatus(handle: usize) -> c_int {
-    match proc(handle, "GetProcStatus").status() {
-        Status::Full => 0,
-        Status::Partial => 1,
-        Status::Opaque => 2,
-    }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn IsProcStub(handle: usize) -> c_int {
-    proc(handle, "IsProcStub").is_stub().into()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn IsProcSelected(handle: usize) -> c_int {
-    proc(handle, "IsProcSelected").is_selected().into()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn IsBlockSelected(handle: usize) -> c_int {
-    block(handle, "IsBlockSelected").is_selected().into()
-}
-
 /// The number of a register in C, `REG_NOTUSED` for none.
 pub fn reg_number(reg: Option<Reg>) -> c_int {
     reg.map_or(-1, |reg| reg.number() as c_int)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GetProcInfo(handle: usize, what: u32) -> i64 {
-    // The numbers of `ProcInfoType`; registers are none without a frame, other numbers 0.
-    let frame = proc(handle, "GetProcInfo").frame();
-    let of = |number: &dyn Fn(&atom_tool::Frame) -> i64| frame.as_ref().map_or(0, number);
-    match what {
-        0 => of(&|f| f.size() as i64),
-        1 => of(&|f| f.int_mask().into()),
-        2 => of(&|f| f.int_offset().unwrap_or(0).into()),
-        3 => of(&|f| f.float_mask().into()),
-        // There is no global pointer.
-        4 | 5 => 0,
-        6 => of(&|f| f.local_offset().into()),
-        7 => reg_number(frame.and_then(|f| f.frame_reg())).into(),
-        // The return address is on the stack.
-        8 => -1,
-        9 => of(&|f| f.return_offset().into()),
-        10 => of(&|f| f.landing_size().into()),
-        11 => of(&|f| f.is_dynamic().into()),
-        12 => of(&|f| f.from_tables().into()),
-        _ => stop("GetProcInfo", format!("there is no information {what}")),
-    }
 }
 
 /// A register that a procedure saves.
@@ -140,22 +75,55 @@ pub struct SavedReg {
     offset: c_int,
 }
 
-/// # Safety
-/// `to` may be written.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GetProcSavedReg(handle: usize, n: c_int, to: *mut SavedReg) -> c_int {
-    const NAME: &str = "GetProcSavedReg";
-    let saved = |(reg, offset): (Reg, i32)| SavedReg {
-        reg: reg_number(Some(reg)),
-        offset,
-    };
-    let frame = proc(handle, NAME).frame();
-    let all = frame
-        .iter()
-        .flat_map(|f| f.saved_ints().chain(f.saved_floats()));
-    let item = nth(all.map(saved).collect(), n);
-    // SAFETY: the caller's promise.
-    unsafe { give(item, to, NAME) }
+primitives! {
+    fn ProcName(p: proc) -> *const c_char { text(p.name()) }
+    fn ProcSymbol(p: proc) -> *const c_char { text(p.symbol()) }
+    fn ProcFileName(p: proc) -> *const c_char { text_or_null(p.file()) }
+    fn InstFileName(i: inst) -> *const c_char { text_or_null(i.line().map(|line| line.0)) }
+    fn IsProcStub(p: proc) -> c_int { p.is_stub().into() }
+    fn IsProcSelected(p: proc) -> c_int { p.is_selected().into() }
+    fn IsBlockSelected(b: block) -> c_int { b.is_selected().into() }
+
+    fn GetProcStatus(p: proc) -> c_int {
+        match p.status() {
+            Status::Full => 0,
+            Status::Partial => 1,
+            Status::Opaque => 2,
+        }
+    }
+
+    fn GetProcInfo(p: proc, what: u32) -> i64 {
+        // The numbers of `ProcInfoType`; registers are none without a frame, other numbers 0.
+        let frame = p.frame();
+        let of = |number: &dyn Fn(&atom_tool::Frame) -> i64| frame.as_ref().map_or(0, number);
+        match what {
+            0 => of(&|f| f.size() as i64),
+            1 => of(&|f| f.int_mask().into()),
+            2 => of(&|f| f.int_offset().unwrap_or(0).into()),
+            3 => of(&|f| f.float_mask().into()),
+            // There is no global pointer.
+            4 | 5 => 0,
+            6 => of(&|f| f.local_offset().into()),
+            7 => reg_number(frame.and_then(|f| f.frame_reg())).into(),
+            // The return address is on the stack.
+            8 => -1,
+            9 => of(&|f| f.return_offset().into()),
+            10 => of(&|f| f.landing_size().into()),
+            11 => of(&|f| f.is_dynamic().into()),
+            12 => of(&|f| f.from_tables().into()),
+            _ => stop(NAME, format!("there is no information {what}")),
+        }
+    }
+
+    fn GetProcSavedReg(p: proc, n: c_int) gives SavedReg {
+        let saved = |(reg, offset): (Reg, i32)| SavedReg {
+            reg: reg_number(Some(reg)),
+            offset,
+        };
+        let frame = p.frame();
+        let all = frame.iter().flat_map(|f| f.saved_ints().chain(f.saved_floats()));
+        nth(all.map(saved).collect(), n)
+    }
 }
 
 /// One of the functions that an instruction comes from by inlining.
@@ -181,11 +149,6 @@ unsafe extern "C" fn GetSourceFrame(pc: u64, n: c_int, to: *mut SourceFrame) -> 
     });
     // SAFETY: the caller's promise.
     unsafe { give(item, to, "GetSourceFrame") }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn InstFileName(handle: usize) -> *const c_char {
-    text_or_null(inst(handle, "InstFileName").line().map(|line| line.0))
 }
 
 #[unsafe(no_mangle)]
