@@ -100,4 +100,5 @@ programs! {
     values_s: "values.S",
     vectors_c: "vectors.c",
     virtual_cc: "virtual.cc",
+    writabletext_s: "writabletext.S",
 }
