@@ -29,6 +29,7 @@ programs! {
     changedreturn_s: "changedreturn.S",
     cfi_s: "cfi.S",
     coldpop_s: "coldpop.S",
+    chosentable_s: "chosentable.S",
     constructors_cc: "constructors.cc",
     conventions_c: "conventions.c",
     counted_s: "counted.S",
@@ -100,4 +101,5 @@ programs! {
     values_s: "values.S",
     vectors_c: "vectors.c",
     virtual_cc: "virtual.cc",
+    writabletext_s: "writabletext.S",
 }

@@ -27,6 +27,7 @@ programs! {
     behind_s: "behind.S",
     callpop_s: "callpop.S",
     changedreturn_s: "changedreturn.S",
+    chosentable_s: "chosentable.S",
     coldpop_s: "coldpop.S",
     counted_s: "counted.S",
     constructors_cc: "constructors.cc",

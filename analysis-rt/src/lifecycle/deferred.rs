@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::lifecycle::actions::{Context, change, present};
-use crate::process::boundaries::{Place, place_of};
+use crate::process::boundaries::{Place, place_of, starts_inserted};
 use crate::process::frames::{Frame, is_tool, return_slot};
 use crate::process::sandbox;
 use crate::sys::call::{gettid, syscall, system_pid};
@@ -53,7 +53,7 @@ static EXECUTING: AtomicU64 = AtomicU64::new(0);
 const TRAP: u64 = 1 << 8;
 
 /// Code of a SIGTRAP after a single step.
-const TRAP_TRACE: c_int = 2;
+pub(super) const TRAP_TRACE: c_int = 2;
 
 /// System calls without which nothing waits.
 const CALLS: [i64; 5] = [
@@ -297,6 +297,7 @@ pub(super) unsafe fn step(
         // A program that single-steps itself sees its own instructions only.
         // SAFETY: as above.
         (true, None) => unsafe { trace(context) },
+        (false, None) if starts_inserted(context.address) => unsafe { trace(context) },
         (false, Some(entry)) => {
             context.processor_flags &= !TRAP;
             context.mask = entry.give_back();

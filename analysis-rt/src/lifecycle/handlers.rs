@@ -210,6 +210,7 @@ unsafe extern "C" fn arrive(
         }
         let (information, context) = (&mut *information, &mut *context);
         let is_fault = FAULTS.contains(&signal) && information.si_code > 0;
+        let is_step = signal == libc::SIGTRAP && information.si_code == deferred::TRAP_TRACE;
         context.interrupted = context.address;
         // The address is after the system call, where inserted code may be. That is for a call that was made.
         let call = context.address.wrapping_sub(SYSCALL_SIZE);
@@ -229,8 +230,9 @@ unsafe extern "C" fn arrive(
                     return 0;
                 }
             }
-            // The handler may decode the instruction.
-            Place::Boundary(original) if is_fault && is_overwritten(original, context.address) => {}
+            // The handler may decode the instruction. After a step of its own it rather compares the address.
+            Place::Boundary(original)
+                if is_fault && !is_step && is_overwritten(original, context.address) => {}
             Place::Boundary(original) if is_fault => show(information, context, original),
             Place::Boundary(original) => context.address = original,
         }

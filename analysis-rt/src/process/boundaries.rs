@@ -196,31 +196,42 @@ impl Iterator for Records {
 
 /// What is at an address at which an instruction starts.
 pub(crate) fn place_of(address: u64) -> Place {
+    located(address).0
+}
+
+/// True if an address is a boundary at which inserted code starts.
+pub(crate) fn starts_inserted(address: u64) -> bool {
+    matches!(located(address), (Place::Boundary(_), false))
+}
+
+/// What is at an address at which an instruction starts, and whether that is an instruction of the program.
+fn located(address: u64) -> (Place, bool) {
     if is_tool(address) {
-        return Place::Inserted;
+        return (Place::Inserted, false);
     }
     let Some(table) = Table::at(address).filter(|t| t.contains(address)) else {
-        return Place::Foreign;
+        return (Place::Foreign, true);
     };
     let offset = (address - table.text()) as u32;
     let after = table.procs().partition_point(|p| p.new <= offset);
     let Some(proc) = after.checked_sub(1) else {
-        return Place::Inserted;
+        return (Place::Inserted, false);
     };
     for piece in table.records(proc) {
         if offset < piece.behind {
             break;
         }
         let inside = offset.wrapping_sub(piece.run);
+        let is_own = inside < piece.len;
         let old = match () {
-            () if inside < piece.len => piece.old + inside,
+            () if is_own => piece.old + inside,
             () if offset == piece.label => piece.old,
             () if offset == piece.behind && piece.is_open => piece.old,
             () => continue,
         };
-        return Place::Boundary(table.image + u64::from(old));
+        return (Place::Boundary(table.image + u64::from(old)), is_own);
     }
-    Place::Inserted
+    (Place::Inserted, false)
 }
 
 /// The original address of the point at which inserted code is; `None` if that is not known.

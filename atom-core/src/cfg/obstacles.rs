@@ -144,6 +144,9 @@ impl Discovery<'_> {
         if image.is_header(start, span.into()) && body.insts.iter().any(in_header) {
             return Some("it lies in the headers of the file".to_string());
         }
+        if image.is_writable_code(start) {
+            return Some("the program may change it at any time (a writable segment)".to_string());
+        }
         let (pc, reason) = body.obstacle.as_ref()?;
         Some(format!("{reason} at {pc:#x}"))
     }

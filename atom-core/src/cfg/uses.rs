@@ -6,8 +6,8 @@
 use crate::image::Image;
 use crate::x86::abi::CALLEE_SAVED;
 use crate::x86::{
-    ControlFlow, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, Run,
-    decode_at, flow_of, plt,
+    ConditionCode, ControlFlow, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register, Run, decode_at, flow_of, plt,
 };
 
 /// Number of instructions for which the uses of an address are followed at most.
@@ -106,6 +106,10 @@ pub(super) fn use_of(image: &Image, instruction: &Instruction) -> Use {
             Mnemonic::Mov if i.op0_kind() == OpKind::Register => {
                 (holders.exact & from, holders.sum & from != 0)
             }
+            // A conditional move: what is done with the result is done with each of the two.
+            _ if i.condition_code() != ConditionCode::None && from != 0 => {
+                (holders.exact & from, holders.sum & from != 0)
+            }
             Mnemonic::Add | Mnemonic::Sub if i.op0_kind() == OpKind::Register => {
                 (0, holders.all() & from != 0)
             }
@@ -114,7 +118,7 @@ pub(super) fn use_of(image: &Image, instruction: &Instruction) -> Use {
         for used in info.used_registers() {
             let register = bit(used.register());
             match used.access() {
-                OpAccess::Write | OpAccess::CondWrite => holders.keep(!register),
+                OpAccess::Write => holders.keep(!register),
                 OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
                     holders.sum |= holders.exact & register;
                     holders.exact &= !register;

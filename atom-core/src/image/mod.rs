@@ -261,6 +261,12 @@ impl Image {
         }
     }
 
+    /// True if an address is in code that the program can change without a system call.
+    pub fn is_writable_code(&self, address: u64) -> bool {
+        let i = self.segments.partition_point(|s| s.address <= address);
+        self.is_code(address) && i > 0 && self.segments[i - 1].is_writable()
+    }
+
     /// Registers in which imported functions get addresses of functions.
     pub fn code_parameters(&self) -> &CodeParameters {
         self.code_parameters

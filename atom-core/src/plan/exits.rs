@@ -259,11 +259,10 @@ impl Exits {
         let what = cfg.inst(inst);
         match what.flow {
             ControlFlow::Syscall => {
-                let is_one = || {
-                    let numbers: Vec<u64> = self.numbers().map(|n| n as u64).collect();
-                    Constants::new(image, cfg, proc).may_be(inst, Register::RAX, &numbers)
-                };
-                (!self.is_whole || is_one()).then_some(Hook::Syscall(MADE))
+                let numbers: Vec<u64> = self.numbers().map(|n| n as u64).collect();
+                Constants::new(image, cfg, proc)
+                    .may_be(inst, Register::RAX, &numbers)
+                    .then_some(Hook::Syscall(MADE))
             }
             ControlFlow::IndirectCall | ControlFlow::IndirectJump
                 if what.rip_relative && proc.kind != ProcKind::Plt && !self.slots.is_empty() =>

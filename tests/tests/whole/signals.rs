@@ -193,6 +193,14 @@ fn system_calls_are_emulated() {
 }
 
 #[test]
+fn single_steps_are_those_of_the_original() {
+    let expected = "sum 265, steps 92, elsewhere 0, ended 2";
+    for flags in [&["-mno-red-zone"][..], &["-mno-red-zone", "-static"]] {
+        shown("stepped.c", ("gcc", flags), &["icount"], expected);
+    }
+}
+
+#[test]
 fn alignment_is_checked() {
     let expected = "sum 26372164800, checked 1";
     let tools = ["icount", "memtrace", "calltree", "calllog", "cache"];
