@@ -34,10 +34,19 @@ const LOWEST: u64 = 0x1000_0000;
 /// Bytes after a program at fixed addresses in which the kernel chooses the heap's start.
 const HEAP_STARTS: u64 = 0x4000_0000;
 
-/// Bytes of addresses for added libraries' files in a process that has most of the first 2 GiB for the area.
-const ADDED: u64 = 384 << 20;
+/// Bytes of addresses for added libraries' files in a process that has most of the first 2 GiB for the area, if the area
+/// leaves them. The area ends below 0x5000_0000 then, where SBCL has its own.
+const ADDED: u64 = 768 << 20;
 /// Part of the addresses of the area that they get in other processes.
 const ADDED_PART: u64 = 4;
+
+/// Addresses for an area and for the files of libraries that are added later.
+pub struct Rooms {
+    /// Addresses for both.
+    pub all: Range<u64>,
+    /// Bytes at the end that the area leaves to the libraries if it can.
+    pub added: u64,
+}
 
 /// The addresses that an area may have in a process of this program.
 fn room(program: &Image) -> Range<u64> {
@@ -47,15 +56,29 @@ fn room(program: &Image) -> Range<u64> {
     }
 }
 
-/// The addresses that an area may have in a process of this program, and where the addresses for files of added libraries
-/// end, which follow the area. `grows`: there may be such libraries.
-pub fn rooms(program: &Image, grows: bool) -> (Range<u64>, u64) {
-    let Range { start, end } = room(program);
-    let added = match grows {
-        true => ADDED.min(end.saturating_sub(start) / ADDED_PART),
-        false => 0,
+impl Rooms {
+    /// Most bytes that an area may have.
+    fn most(&self) -> u64 {
+        self.all.end.saturating_sub(self.all.start) & !(PAGE - 1)
+    }
+
+    /// The start of an area of this size: before the room of libraries, or of what is left of that.
+    fn start(&self, size: u64) -> Option<u64> {
+        let left = self.most().checked_sub(size)?;
+        Some((self.all.end - size - self.added.min(left)) & !(PAGE - 1))
+    }
+}
+
+/// The addresses for the area of a process of this program. `grows`: libraries may be added.
+pub fn rooms(program: &Image, grows: bool) -> Rooms {
+    let all = room(program);
+    let most = all.end.saturating_sub(all.start);
+    let added = match (grows, program.kind.is_position_independent()) {
+        (false, _) => 0,
+        (true, true) => ADDED,
+        (true, false) => ADDED.min(most / ADDED_PART),
     };
-    (start..end - added, end)
+    Rooms { all, added }
 }
 
 /// Sizes of what an area holds beside the tool.
@@ -107,14 +130,14 @@ pub struct Area {
 impl Area {
     /// Places everything. `used` are the routines of the tool that are called;
     /// `file` and `loader` are the paths of the area's file and of the rewritten program interpreter;
-    /// `room` are the addresses that the area may have.
+    /// `rooms` are the addresses that it may have.
     pub fn new(
         analysis: &AnalysisImage,
         used: &[u64],
         sizes: &AreaSizes,
         file: &Path,
         loader: &Path,
-        room: Range<u64>,
+        rooms: Rooms,
     ) -> Result<Self> {
         let routines = called(analysis, used);
         let table_size = 8 * routines.len() as u64;
@@ -144,23 +167,22 @@ impl Area {
             }
         };
         let size = place(0).end;
-        let most = room.end.saturating_sub(room.start) & !(PAGE - 1);
-        if size > most {
+        let Some(start) = rooms.start(size) else {
             let reason = format!("the tool's code and data take {} MB", size >> 20);
             let error = Error::new("placing the tool's data", reason).advice(format!(
                 "this process has room for {} MB; instrument the program alone, or less of it",
-                most >> 20
+                rooms.most() >> 20
             ));
             return Err(Error {
                 kind: ErrorKind::TooLarge,
                 ..error
             });
-        }
+        };
         Ok(Self {
             routines,
             file: file.to_path_buf(),
             loader: loader.to_path_buf(),
-            ..place((room.end - size) & !(PAGE - 1))
+            ..place(start)
         })
     }
 
@@ -198,5 +220,24 @@ impl Area {
     pub fn slot(&self, routine: u64) -> Option<u64> {
         let index = self.routines.binary_search(&routine).ok()?;
         Some(self.slots + 8 * index as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_area_leaves_the_room_of_libraries_if_it_can() {
+        let rooms = Rooms {
+            all: LOWEST..END,
+            added: ADDED,
+        };
+        let end = |size: u64| rooms.start(size).map(|start| start + size);
+        assert_eq!(end(300 << 20), Some(END - ADDED));
+        // A larger one takes what it needs of that, and begins with the first address.
+        assert_eq!(rooms.start(1280 << 20), Some(LOWEST));
+        assert_eq!(rooms.start(END - LOWEST), Some(LOWEST));
+        assert_eq!(rooms.start(END - LOWEST + PAGE), None);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) mod tables;
 pub(crate) mod text;
 mod text_table;
 
-pub use area::{Area, AreaSizes, rooms};
+pub use area::{Area, AreaSizes, Rooms, rooms};
 pub use frames::Frames;
 pub use moved::MovedSet;
 pub use placed::Placed;

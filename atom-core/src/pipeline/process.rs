@@ -1,6 +1,5 @@
 //! The objects of a process: the area that they share, and adding libraries to a process that runs.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +12,7 @@ use crate::emit::late::{self, Addition};
 use crate::emit::{Output, area, area_sections};
 use crate::error::{Error, Result};
 use crate::image::{LoaderFamily, ObjectKind};
-use crate::layout::{self, Area, AreaSizes, Placed};
+use crate::layout::{self, Area, AreaSizes, Placed, Rooms};
 use crate::plan::Whole;
 use crate::plan::kept::{Kept, Late};
 
@@ -48,6 +47,8 @@ pub struct State {
     run_info: u32,
     /// Where the next file goes, and the end of the addresses for such files.
     next: [u64; 2],
+    /// Size in bytes of the last such file. The next one is no smaller, since its tables are of all objects.
+    last: u64,
     /// By object: what the runtime is told of its addresses.
     places: Vec<Places>,
     /// What a [`Kept`] consists of.
@@ -111,6 +112,9 @@ impl<'a> Begun<'a> {
             if kept.objects != state.objects() || kept.objects >= inputs.len() {
                 return Err(fail("the process has other objects"));
             }
+            if state.next[1] - state.next[0] < state.last {
+                return Err(fail("the addresses for added libraries are used up"));
+            }
             kept.fixed.rest = u32::try_from(state.next[0] + late::HEAD - area.data)
                 .map_err(|_| fail("there is no room"))?;
             Ok(Running { state, area, kept })
@@ -170,8 +174,8 @@ impl<'a> Begun<'a> {
         let area = match &self.running {
             None => {
                 let loader = &self.inputs[self.starter].output;
-                let (room, _) = self.rooms(whole);
-                Area::new(analysis, used, &sizes, self.process.area, loader, room)?
+                let rooms = self.rooms(whole);
+                Area::new(analysis, used, &sizes, self.process.area, loader, rooms)?
             }
             Some(running) => {
                 let start = running.state.next[0];
@@ -182,7 +186,7 @@ impl<'a> Begun<'a> {
     }
 
     /// See [`layout::rooms`].
-    fn rooms(&self, whole: &Whole) -> (Range<u64>, u64) {
+    fn rooms(&self, whole: &Whole) -> Rooms {
         layout::rooms(&self.inputs[0].image, whole.kept.is_some())
     }
 
@@ -235,7 +239,8 @@ impl<'a> Parts<'a> {
             area: [area.start, area.data, area.info, area.facts],
             thread_info: whole.shared.cell_info,
             run_info: whole.shared.run_info.unwrap_or(0),
-            next: [area.end, self.begun.rooms(whole).1],
+            next: [area.end, self.begun.rooms(whole).all.end],
+            last: 0,
             places: self.places,
             kept: kept.to_words(),
         });
@@ -262,6 +267,7 @@ impl<'a> Parts<'a> {
         })?;
         let after = State {
             next: [state.next[0] + bytes.len(), state.next[1]],
+            last: bytes.len(),
             places: self.places,
             kept: kept.to_words(),
             ..state.clone()

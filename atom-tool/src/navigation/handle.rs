@@ -346,6 +346,11 @@ impl<'a> Inst<'a> {
             .text((self.host().inst_mnemonic)(self.host().context, self.id))
     }
 
+    /// True for `syscall`. Its bytes are looked at first, since the mnemonic is made as text.
+    pub(crate) fn is_syscall(&self) -> bool {
+        matches!(self.bytes(), [.., 0x0f, 0x05]) && self.mnemonic() == "syscall"
+    }
+
     /// The instruction set extensions that it needs, by the names of their CPUID bits, with `+` between
     /// them: `SSE2`, `AVX512F+AVX512VL`. Instructions of the processors before these bits have `INTEL8086`,
     /// `INTEL386` and so on, those that came with 64-bit mode `X64`.

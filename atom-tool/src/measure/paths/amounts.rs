@@ -136,7 +136,7 @@ impl<'a> Graph<'a> {
         let frequencies = frequencies(proc, blocks, &links, &is_entry);
         let mut graph = Self { edges: Vec::new() };
         for (i, block) in blocks.iter().enumerate() {
-            let has_call = block.insts().any(|inst| inst.mnemonic() == "syscall");
+            let has_call = block.insts().any(|inst| inst.is_syscall());
             if is_entry[i] {
                 graph.fixed(OUTSIDE, start(i));
             }

@@ -321,7 +321,7 @@ fn leads_to_seen(jump: Inst<'_>, has: &dyn Fn(Proc<'_>) -> bool) -> bool {
 fn end_threads(block: Block<'_>, state: ThreadData<PathState>, is_whole: bool) {
     const ENDING: [&str; 2] = ["pthread_exit", "thrd_exit"];
     for inst in block.insts() {
-        if inst.mnemonic() == "syscall" {
+        if inst.is_syscall() {
             let args = (state, Reg::Rax, Reg::Rsp);
             inst.add_call(Before, state::path_system_call, args);
         }

@@ -174,7 +174,9 @@ pub fn pieces(insts: &[(Inst<'_>, Option<References>)], all: bool) -> Vec<Piece>
 
 /// Whether an instruction enters the kernel, which may end the process or make a new one.
 pub fn enters_kernel(inst: &Inst<'_>) -> bool {
-    ["syscall", "sysenter", "int"].contains(&inst.mnemonic())
+    // Their bytes, since a mnemonic is made as text: `syscall`, `sysenter`, `int` with its number.
+    let may_be_one = matches!(inst.bytes(), [.., 0x0f, 0x05 | 0x34] | [.., 0xcd, _]);
+    may_be_one && ["syscall", "sysenter", "int"].contains(&inst.mnemonic())
 }
 
 fn facts(insts: &[(Inst<'_>, Option<References>)]) -> Facts {
