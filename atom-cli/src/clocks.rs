@@ -180,9 +180,10 @@ pub fn run(args: &Clocks) -> Result<()> {
             (clock, measure(clock, unit, time, cores))
         })
         .collect();
-    let text = match args.json {
-        true => json(&all, rate),
-        false => table(&all, rate, cores),
+    let text = if args.json {
+        json(&all, rate)
+    } else {
+        table(&all, rate, cores)
     };
     output::print(&text)
 }

@@ -77,10 +77,7 @@ pub fn run(args: &Events) -> Result<()> {
         let advice = "leave the filters out: `atom events` shows all that there are";
         return Err(Error::new("looking for events", "none is like that").advice(advice));
     }
-    let text = match args.json {
-        true => json(&rows),
-        false => table(&rows),
-    };
+    let text = if args.json { json(&rows) } else { table(&rows) };
     output::print(&text)
 }
 

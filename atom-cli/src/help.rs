@@ -71,9 +71,10 @@ pub fn owner(words: &[String], option: &str) -> Option<(String, PathBuf)> {
         .iter()
         .filter(|w| !w.starts_with('-'))
         .filter_map(|w| {
-            let file = match w.contains('/') || w.ends_with(".so") {
-                true => PathBuf::from(w),
-                false => find::named_tool(w).ok()?,
+            let file = if w.contains('/') || w.ends_with(".so") {
+                PathBuf::from(w)
+            } else {
+                find::named_tool(w).ok()?
             };
             let name = tool_name(&file)?;
             has_option(&file, option).then_some((name, file))

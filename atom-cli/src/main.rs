@@ -95,9 +95,10 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            match args.run.job.is_some_and(|job| job.answers) {
-                true => job::Answer::give(&error),
-                false => message::error(&error),
+            if args.run.job.is_some_and(|job| job.answers) {
+                job::Answer::give(&error)
+            } else {
+                message::error(&error)
             }
             match error.kind {
                 ErrorKind::TooLarge => ExitCode::from(TOO_LARGE),

@@ -56,9 +56,10 @@ fn tool_option(error: &clap::Error, words: &[String]) -> Option<String> {
         return None;
     };
     let (tool, _) = help::owner(words, option)?;
-    let advice = match words.first().is_some_and(|w| w == "run") {
-        true => format!("write it behind the tool: atom run {tool} {option} ... -- PROGRAM"),
-        false => format!("write it behind `--`: atom APP --tool {tool} -o OUT -- {option} ..."),
+    let advice = if words.first().is_some_and(|w| w == "run") {
+        format!("write it behind the tool: atom run {tool} {option} ... -- PROGRAM")
+    } else {
+        format!("write it behind `--`: atom APP --tool {tool} -o OUT -- {option} ...")
     };
     Some(format!(
         "atom: reading the command line: {option} is an option of the tool {tool}\n  help: {advice}"

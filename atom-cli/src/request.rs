@@ -107,9 +107,10 @@ impl<'a> Request<'a> {
     fn scope(&self, args: &Run) -> Option<Scope> {
         let is_other = |tool: &PathBuf| !find::is_shipped(tool);
         let is_checked = self.tool.as_ref().is_some_and(is_other) && !args.choices.no_check;
-        match args.check {
-            true => Some(Scope::All),
-            false => is_checked.then_some(Scope::Inserted),
+        if args.check {
+            Some(Scope::All)
+        } else {
+            is_checked.then_some(Scope::Inserted)
         }
     }
 
@@ -164,9 +165,10 @@ fn options(args: &Run) -> Result<Options<'_>> {
             Some(seed) => Extra::Half(seed),
             None => Extra::None,
         },
-        returns: match choices.original_returns {
-            true => Returns::IfPossible,
-            false => Returns::New,
+        returns: if choices.original_returns {
+            Returns::IfPossible
+        } else {
+            Returns::New
         },
         strict: args.strict,
         no_inline: choices.no_inline,

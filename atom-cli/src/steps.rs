@@ -177,9 +177,10 @@ impl pipeline::Progress for Steps {
     }
 
     fn tool_panicked(&self, error: &Error) -> Infallible {
-        match self.answers {
-            true => Answer::give(error),
-            false => message::error(error),
+        if self.answers {
+            Answer::give(error)
+        } else {
+            message::error(error)
         }
         cleanup::remove_all();
         std::process::exit(1)

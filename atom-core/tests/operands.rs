@@ -164,9 +164,10 @@ fn flag_names(bits: u32) -> String {
         .filter(|f| bits >> f.0 & 1 != 0)
         .map(|f| f.1)
         .collect();
-    match names.is_empty() {
-        true => "-".to_owned(),
-        false => names,
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names
     }
 }
 

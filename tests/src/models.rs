@@ -240,9 +240,10 @@ fn tool(
     let job = Job::Tool(question.tool.into(), options);
     let made = atom::instrument_once(&case.original(), &out, &job, true)?;
     case.run(&out, &source.runs[0], true)?;
-    let table = match question.fetches {
-        true => "fetch_instructions",
-        false => "instructions",
+    let table = if question.fetches {
+        "fetch_instructions"
+    } else {
+        "instructions"
     };
     let figures = read(&json, table)?;
     // A file that cannot be removed is overwritten next time.

@@ -29,9 +29,10 @@ pub struct Root {
 pub fn must(doing: &'static str, command: &mut Command) -> Result<()> {
     let status = command.status();
     let status = status.map_err(|e| Error::new(doing, e).file(command.get_program()))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Error::new(doing, format!("{command:?}: {status}"))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::new(doing, format!("{command:?}: {status}")))
     }
 }
 

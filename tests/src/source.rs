@@ -282,9 +282,10 @@ impl Source {
         }
         for flag in &self.cflags {
             // Libraries must follow the source.
-            match flag.starts_with("-l") {
-                true => late.push(flag.clone()),
-                false => early.push(flag.clone()),
+            if flag.starts_with("-l") {
+                late.push(flag.clone())
+            } else {
+                early.push(flag.clone())
             }
         }
         command.args(early);

@@ -143,9 +143,10 @@ impl Stepper {
             }
             let in_file = address_at(Path::new(path), offset)?;
             let own = Path::new(path).file_name().unwrap_or_default();
-            let name = match Path::new(path) == self.program {
-                true => String::new(),
-                false => format!("{}+", plain(&own.to_string_lossy())),
+            let name = if Path::new(path) == self.program {
+                String::new()
+            } else {
+                format!("{}+", plain(&own.to_string_lossy()))
             };
             let object = self
                 .names

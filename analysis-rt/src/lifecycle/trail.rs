@@ -70,12 +70,11 @@ impl Trail {
         let (mut frame, mut is_interrupted) = (fault.frame, fault.is_interrupted);
         while self.count < MOST {
             let address = frame.address.wrapping_sub(u64::from(!is_interrupted));
-            let description = match is_tool(address) {
-                true => frames::of_tool(address),
-                false => {
-                    let file = self.names.file(address);
-                    file.and_then(|file| file.description(address))
-                }
+            let description = if is_tool(address) {
+                frames::of_tool(address)
+            } else {
+                let file = self.names.file(address);
+                file.and_then(|file| file.description(address))
             };
             self.steps[self.count] = Step {
                 address,

@@ -174,9 +174,12 @@ impl Iterator for Records {
         let (head, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         let mut len = u32::from(head >> RUN_SHIFT);
-        let mut number = |is_there: bool| match is_there {
-            true => leb128::next(&mut self.bytes).map(|n| n as u32),
-            false => Some(0),
+        let mut number = |is_there: bool| {
+            if is_there {
+                leb128::next(&mut self.bytes).map(|n| n as u32)
+            } else {
+                Some(0)
+            }
         };
         len += number(len == u32::from(LONG_RUN))?;
         let [behind, skipped, before] = [BEHIND, SKIPPED, BEFORE].map(|bit| head & bit != 0);

@@ -36,9 +36,12 @@ pub(crate) fn look(call: &SystemCall) {
         _ => return,
     };
     if mode == libc::SECCOMP_MODE_STRICT as usize {
-        forbid(|number| match STRICT.contains(&(number as i64)) {
-            true => Effect::Passes,
-            false => Effect::Ends,
+        forbid(|number| {
+            if STRICT.contains(&(number as i64)) {
+                Effect::Passes
+            } else {
+                Effect::Ends
+            }
         });
     } else if mode == libc::SECCOMP_MODE_FILTER as usize && may_install() {
         with_filter(filter, |filter| {

@@ -277,9 +277,10 @@ impl File {
         let (mut low, mut high) = (0, count as usize);
         while low < high {
             let middle = (low + high) / 2;
-            match entry(middle)[0] <= address {
-                true => low = middle + 1,
-                false => high = middle,
+            if entry(middle)[0] <= address {
+                low = middle + 1
+            } else {
+                high = middle
             }
         }
         Description::at(entry(low.checked_sub(1)?)[1], address)

@@ -151,9 +151,10 @@ pub fn spawns(program: &Program<'_>, thread: ThreadData<Thread>) {
         if MAKES_THREAD.iter().any(|n| name.contains(n)) {
             last.add_call(Before, run::spawning, (thread, Reg::Rdi));
             // This C++ function throws if it fails and returns nothing.
-            match name.contains("_M_start_thread") {
-                true => last.add_call(After, run::spawned_surely, (thread,)),
-                false => last.add_call(After, run::spawned, (thread, Reg::Rax)),
+            if name.contains("_M_start_thread") {
+                last.add_call(After, run::spawned_surely, (thread,))
+            } else {
+                last.add_call(After, run::spawned, (thread, Reg::Rax))
             }
         }
     }

@@ -98,9 +98,10 @@ impl Matching {
     }
 
     fn key(&self, sid: Sid, is_a: bool) -> Key {
-        match is_a {
-            true => (sid, true),
-            false => self.b.get(&sid).copied().unwrap_or((sid, false)),
+        if is_a {
+            (sid, true)
+        } else {
+            self.b.get(&sid).copied().unwrap_or((sid, false))
         }
     }
 }
@@ -142,9 +143,10 @@ impl Comparison {
                     self_value: figures.self_value,
                     mean: figures.mean(),
                 };
-                let slot = match is_a {
-                    true => &mut sections[at].a,
-                    false => &mut sections[at].b,
+                let slot = if is_a {
+                    &mut sections[at].a
+                } else {
+                    &mut sections[at].b
                 };
                 // Two sections of the second recording may map to one by name.
                 match slot {

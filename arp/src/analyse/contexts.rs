@@ -151,9 +151,10 @@ impl<'a> Builder<'a> {
             self.current = match known {
                 Some(at) => at,
                 None => {
-                    let base = match self.options.by_thread {
-                        true => Some(self.child(None, Label::Thread(thread))?),
-                        false => None,
+                    let base = if self.options.by_thread {
+                        Some(self.child(None, Label::Thread(thread))?)
+                    } else {
+                        None
                     };
                     self.cursors.push(Cursor {
                         thread,

@@ -35,9 +35,10 @@ impl OutputFile {
         let first = temporary.as_deref().unwrap_or(path);
         let file = File::create(first).map_err(|e| Error::io("create", first, &e))?;
         let file = BufWriter::with_capacity(1 << 16, file);
-        let writer = match gzip {
-            true => Stream::Gzip(GzEncoder::new(file, Compression::default())),
-            false => Stream::Plain(file),
+        let writer = if gzip {
+            Stream::Gzip(GzEncoder::new(file, Compression::default()))
+        } else {
+            Stream::Plain(file)
         };
         Ok(Self {
             path: path.to_path_buf(),

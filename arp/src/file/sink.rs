@@ -63,9 +63,10 @@ impl Sink {
 
     /// Name under which the file can be opened for reading.
     pub fn path(&self) -> PathBuf {
-        match self.nameless {
-            true => format!("/proc/self/fd/{}", self.file.as_raw_fd()).into(),
-            false => self.path.clone(),
+        if self.nameless {
+            format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+        } else {
+            self.path.clone()
         }
     }
 

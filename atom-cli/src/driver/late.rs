@@ -208,9 +208,10 @@ fn found_or_made(state: &Path, library: &Path) -> Result<PathBuf> {
     let name = Identity::of_words(&[text(state)?, text(library)?, stamp(&metadata)]);
     let before = state.parent().unwrap_or(Path::new("/"));
     // Folders of later libraries lie beside those of earlier ones.
-    let all = match before.file_name().is_some_and(|name| name == LATE) {
-        true => before,
-        false => before.parent().unwrap_or(before),
+    let all = if before.file_name().is_some_and(|name| name == LATE) {
+        before
+    } else {
+        before.parent().unwrap_or(before)
     };
     let folder = all.join(&name);
     if folder.join(STATE).exists() {
@@ -352,9 +353,10 @@ impl<'a> Additions<'a> {
                 continue;
             };
             let is_complete = image.needed().iter().all(|name| named.contains(name));
-            let dependencies = match is_complete {
-                true => Vec::new(),
-                false => self.dependencies(&path),
+            let dependencies = if is_complete {
+                Vec::new()
+            } else {
+                self.dependencies(&path)
             };
             let sizes = dependencies
                 .iter()

@@ -101,9 +101,10 @@ fn instrument(
 fn open(request: &Request) -> Result<Image> {
     let opened = Image::open(request.app).map_err(|e| find::advise_program(request.app, e))?;
     // With its libraries a program knows itself by its original path.
-    match request.libraries {
-        true => Ok(opened),
-        false => Ok(origin::keep(opened, &request.output)),
+    if request.libraries {
+        Ok(opened)
+    } else {
+        Ok(origin::keep(opened, &request.output))
     }
 }
 

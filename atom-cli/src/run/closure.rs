@@ -73,9 +73,10 @@ pub struct Loaded {
 /// of them, the program is not.
 pub fn libraries(interpreter: &Path, program: &Path) -> Result<Vec<Loaded>> {
     // A name without a slash would be looked for as a library.
-    let path = match program.as_os_str().as_bytes().contains(&b'/') {
-        true => program.to_path_buf(),
-        false => Path::new(".").join(program),
+    let path = if program.as_os_str().as_bytes().contains(&b'/') {
+        program.to_path_buf()
+    } else {
+        Path::new(".").join(program)
     };
     let mut command = Command::new(interpreter);
     for name in NOISE {

@@ -54,9 +54,10 @@ pub fn follow_words(wish: &Wish<'_>, store: &Store) -> Result<Vec<OsString>> {
     // A name is looked for beside the command; a path counts from any folder.
     let tool = &wish.arguments.tool;
     let is_path = tool.contains('/') || source::is_source(Path::new(tool));
-    run.push(match is_path {
-        true => wish.tool.clone().into_os_string(),
-        false => tool.clone().into(),
+    run.push(if is_path {
+        wish.tool.clone().into_os_string()
+    } else {
+        tool.clone().into()
     });
     run.extend(wish.arguments.tool_options.iter().map(OsString::from));
     let command = Identity::command()?.into_os_string();
@@ -109,9 +110,10 @@ impl Call {
         let file = &entry.join(program.file_name());
         let has_libraries = driver::beside(file).exists();
         let is_script = program.file.as_os_str() != self.path;
-        let named = match is_script || !has_libraries {
-            true => self.named(entry, &program.file_name()),
-            false => None,
+        let named = if is_script || !has_libraries {
+            self.named(entry, &program.file_name())
+        } else {
+            None
         };
         let file = named.as_ref().unwrap_or(file);
         let mut path = OsString::from(format!("/proc/{}", self.waiter));
@@ -287,12 +289,11 @@ pub fn quoted(arguments: &[OsString]) -> String {
         if !text.is_empty() {
             text.push(' ');
         }
-        match !argument.is_empty() && argument.chars().all(is_plain) {
-            true => text.push_str(&argument),
-            false => {
-                let inner = argument.replace('\'', "'\\''");
-                text.push_str(&format!("'{}'", inner.replace(['\n', '\t'], " ")));
-            }
+        if !argument.is_empty() && argument.chars().all(is_plain) {
+            text.push_str(&argument)
+        } else {
+            let inner = argument.replace('\'', "'\\''");
+            text.push_str(&format!("'{}'", inner.replace(['\n', '\t'], " ")));
         }
         if text.len() > MOST_TEXT {
             let end = (0..=MOST_TEXT).rev().find(|at| text.is_char_boundary(*at));

@@ -176,9 +176,10 @@ impl<'a> Wish<'a> {
                 .map_err(Failure::Other)?;
         }
         let unseen = folder.join(UNSEEN);
-        let names = match parts.is_whole {
-            true => String::new(),
-            false => names(&parts.libraries),
+        let names = if parts.is_whole {
+            String::new()
+        } else {
+            names(&parts.libraries)
         };
         std::fs::write(&unseen, names)
             .map_err(|e| Error::new("noting the program's libraries", e).file(unseen))

@@ -147,9 +147,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let mut processes = Processes::new(said, first, program.clone());
     let later = Later::remember(&processes, &store);
-    let replaceable = match arguments.per_process {
-        true => None,
-        false => processes.replaceable(),
+    let replaceable = if arguments.per_process {
+        None
+    } else {
+        processes.replaceable()
     };
     let number = match replaceable.map(|pairs| (together(&pairs), pairs)) {
         Some((Ok(number), pairs)) => {

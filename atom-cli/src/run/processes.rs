@@ -275,9 +275,10 @@ impl Processes {
                 (_, false) => "exec",
             };
             let reports: Vec<String> = stage.reports.iter().map(|r| self.short(r)).collect();
-            let reports = match reports.is_empty() {
-                true => "none".to_owned(),
-                false => reports.join(", "),
+            let reports = if reports.is_empty() {
+                "none".to_owned()
+            } else {
+                reports.join(", ")
             };
             let (program, arguments) = match &stage.program {
                 Some(program) => (program.path.display().to_string(), &*program.arguments),

@@ -169,9 +169,12 @@ fn look_up(name: &OsStr) -> Result<PathBuf> {
     }
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
     std::env::split_paths(&folders)
-        .map(|folder| match folder.as_os_str().is_empty() {
-            true => Path::new(".").join(path),
-            false => folder.join(path),
+        .map(|folder| {
+            if folder.as_os_str().is_empty() {
+                Path::new(".").join(path)
+            } else {
+                folder.join(path)
+            }
         })
         .find(|file| is_executable(file))
         .ok_or_else(|| {

@@ -251,9 +251,10 @@ impl Shares {
         let mut parts = Vec::new();
         if is_some(self.generated) {
             let names = most(&self.names, |name| name.clone());
-            let names = match names.is_empty() {
-                true => String::new(),
-                false => format!(" ({})", names.join(", ")),
+            let names = if names.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", names.join(", "))
             };
             let share = percent(self.generated);
             parts.push(format!("{share:.1} % in code made at run time{names}"));

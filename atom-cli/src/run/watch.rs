@@ -45,9 +45,10 @@ pub struct Wishes {
 
 fn interval(text: &str) -> std::result::Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
-    match time.is_zero() {
-        true => Err("an interval is longer than 0".into()),
-        false => Ok(time),
+    if time.is_zero() {
+        Err("an interval is longer than 0".into())
+    } else {
+        Ok(time)
     }
 }
 

@@ -99,14 +99,14 @@ pub fn compiled(files: &[PathBuf]) -> Result<PathBuf> {
     identity.add_words("compiler", &parts.compiler);
     identity.add_words("flags", &parts.flags);
     for file in &parts.files {
-        match is_c(file) {
+        if is_c(file) {
             // With all that it includes.
-            true => {
-                let text = parts.preprocessed(file)?;
-                let name = file.display().to_string();
-                identity.add_words("source", &[name, text]);
-            }
-            false => identity.add_file(file)?,
+
+            let text = parts.preprocessed(file)?;
+            let name = file.display().to_string();
+            identity.add_words("source", &[name, text]);
+        } else {
+            identity.add_file(file)?
         }
     }
     let name = identity.name();
@@ -193,9 +193,10 @@ impl Parts {
         let name = self.compiler[0].as_str();
         let mut command = Command::new(name);
         command.args(&self.compiler[1..]).args(arguments);
-        let color = match std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-            true => "-fdiagnostics-color=always",
-            false => "-fdiagnostics-color=never",
+        let color = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            "-fdiagnostics-color=always"
+        } else {
+            "-fdiagnostics-color=never"
         };
         command.arg(color);
         command.output().map_err(|e| match e.kind() {
@@ -216,17 +217,16 @@ impl Parts {
         arguments.extend(words);
         arguments.push(source.as_os_str());
         let output = self.run(&arguments)?;
-        match output.status.success() {
-            true => Ok(output),
-            false => {
-                let messages = String::from_utf8_lossy(&output.stderr);
-                eprint!("{messages}");
-                let error = Error::new(DOING, "it does not compile").file(source);
-                Err(match self.header_of(&messages) {
-                    Some(advice) => error.advice(advice),
-                    None => error,
-                })
-            }
+        if output.status.success() {
+            Ok(output)
+        } else {
+            let messages = String::from_utf8_lossy(&output.stderr);
+            eprint!("{messages}");
+            let error = Error::new(DOING, "it does not compile").file(source);
+            Err(match self.header_of(&messages) {
+                Some(advice) => error.advice(advice),
+                None => error,
+            })
         }
     }
 
@@ -327,9 +327,10 @@ impl Parts {
         let arguments: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
         let output = self.run(&arguments)?;
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(Error::new(DOING, "it cannot be linked").file(&self.files[0])),
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(Error::new(DOING, "it cannot be linked").file(&self.files[0]))
         }
     }
 

@@ -116,9 +116,10 @@ impl Script {
 pub fn crate_name(name: &str) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.chars().map(word).collect();
-    match name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
-        true => format!("tool_{name}"),
-        false => name,
+    if name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
+        format!("tool_{name}")
+    } else {
+        name
     }
 }
 

@@ -201,9 +201,10 @@ fn compile(script: &Script, sources: &Sources, store: &Store, library: &Path) ->
         }
         cargo
     };
-    let color = match std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-        true => "always",
-        false => "never",
+    let color = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        "always"
+    } else {
+        "never"
     };
     let run = |offline: Option<&str>| {
         let mut cargo = cargo();

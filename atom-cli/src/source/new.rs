@@ -36,12 +36,13 @@ pub fn run(args: &New) -> Result<()> {
         return Err(fail("it exists already".into()).advice("choose another name"));
     }
     let sources = Sources::find()?;
-    let vendored = match args.offline {
-        false => None,
-        true => Some(sources.vendored().ok_or_else(|| {
+    let vendored = if args.offline {
+        Some(sources.vendored().ok_or_else(|| {
             fail("an installation has packages for --offline, a checkout has none".into())
                 .advice("leave --offline out: cargo keeps what it has downloaded for a checkout")
-        })?),
+        })?)
+    } else {
+        None
     };
     let library = format!("lib{}.so", crate_name(name));
     let command = Identity::command()?;

@@ -410,10 +410,7 @@ fn a_backtrace_leads_from_an_analysis_routine_to_main() {
         assert!(compile(&folder, "gcc", "app", PROGRAM, flags));
         let leaf = u64::from_str_radix(leaf, 16).expect("an address");
         let only = format!("{leaf:#x}-{:#x}", leaf + 1);
-        let only = match stripped {
-            true => &only[..],
-            false => "leaf",
-        };
+        let only = if stripped { &only[..] } else { "leaf" };
         let arguments = [
             "app",
             &hello,

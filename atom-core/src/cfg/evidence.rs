@@ -229,9 +229,10 @@ impl Discovery<'_> {
             .take_while(|pc| !is_known(*pc))
             .last()
             .unwrap_or(address);
-        let starts = match open > from {
-            true => open..open + 1,
-            false => from..address - ALIKE,
+        let starts = if open > from {
+            open..open + 1
+        } else {
+            from..address - ALIKE
         };
         let (mut across, mut before) = (0, 0);
         for start in starts {

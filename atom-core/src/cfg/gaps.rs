@@ -95,10 +95,7 @@ impl Discovery<'_> {
                     break;
                 }
                 if self.data.contains(pc) {
-                    match after_call {
-                        true => break,
-                        false => return None,
-                    }
+                    if after_call { break } else { return None }
                 }
                 if followed.right.contains(pc) || met.len() >= ENOUGH {
                     break;
@@ -112,10 +109,7 @@ impl Discovery<'_> {
                     && reaches_image(self.image, &instruction)
                     && !is_kernels(&instruction, is_straight);
                 if !is_code {
-                    match after_call {
-                        true => break,
-                        false => return None,
-                    }
+                    if after_call { break } else { return None }
                 }
                 if followed.wrong.contains(&pc) {
                     return None;

@@ -181,9 +181,10 @@ impl Discovery<'_> {
     /// True if an address outside of all procedures, which is no target of direct control,
     /// may start a procedure.
     fn may_be_code(&self, address: u64) -> bool {
-        match self.has_info_tables {
-            true => pointers::has_info_table(self.image, address),
-            false => !self.data.contains(address),
+        if self.has_info_tables {
+            pointers::has_info_table(self.image, address)
+        } else {
+            !self.data.contains(address)
         }
     }
 }

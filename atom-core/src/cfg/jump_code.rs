@@ -131,9 +131,10 @@ pub(super) fn dissect(
         });
     }
     let loaded = load.op0_register().full_register();
-    let (base, added_at) = match adds {
-        true => (target, load_at),
-        false => (terms?.into_iter().find(|r| *r != loaded)?, at),
+    let (base, added_at) = if adds {
+        (target, load_at)
+    } else {
+        (terms?.into_iter().find(|r| *r != loaded)?, at)
     };
     let table = table.filter(|table| {
         base == load.memory_base() || reaching.address_at(added_at, base) == Some(*table)

@@ -443,9 +443,10 @@ impl Discovery<'_> {
             .iter()
             .any(|s| s.name.contains("embedded_blob_code"));
         let is_builtin = |s: &Seed| s.name.as_ref().is_some_and(|n| n.starts_with("Builtins_"));
-        let unnamed = match has_v8 {
-            true => None,
-            false => v8::built_in_code(self.image, &self.regions),
+        let unnamed = if has_v8 {
+            None
+        } else {
+            v8::built_in_code(self.image, &self.regions)
         };
         (0..self.seeds.len())
             .filter(|i| {

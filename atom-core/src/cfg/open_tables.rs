@@ -136,9 +136,10 @@ impl Discovery<'_> {
     /// The targets of a body's tables at which the code does not know yet that control may come there.
     fn not_followed(&self, body: &Body, targets: &[u64]) -> Vec<u64> {
         let is_new = |target: &u64| {
-            let owner = match body.contains(*target) {
-                true => Some(body),
-                false => self.body_at(*target).map(|i| &*self.bodies[i]),
+            let owner = if body.contains(*target) {
+                Some(body)
+            } else {
+                self.body_at(*target).map(|i| &*self.bodies[i])
             };
             owner.is_none_or(|owner| !owner.is_leader_with(*target, mark::INDIRECT))
         };
@@ -150,9 +151,10 @@ impl Discovery<'_> {
 
     /// What the jumps of a body do.
     fn jumps_of(&self, body: &Body) -> Arc<JumpUses> {
-        match body.examined.changes == Some(body.changes) {
-            true => Arc::clone(&body.examined.jumps),
-            false => Arc::new(JumpUses::of(self.image, body)),
+        if body.examined.changes == Some(body.changes) {
+            Arc::clone(&body.examined.jumps)
+        } else {
+            Arc::new(JumpUses::of(self.image, body))
         }
     }
 
@@ -170,9 +172,10 @@ impl Discovery<'_> {
             let own = self.body_at(body.start);
             let is_part = (certain || is_fragment(i) || own.is_some_and(is_fragment))
                 && jump_table::is_plausible(self.image, other, address);
-            match is_part {
-                true => Elsewhere::Perhaps,
-                false => Elsewhere::Not,
+            if is_part {
+                Elsewhere::Perhaps
+            } else {
+                Elsewhere::Not
             }
         };
         let around = Surroundings {

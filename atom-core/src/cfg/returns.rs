@@ -24,9 +24,10 @@ pub(super) enum Use {
 /// The use that a procedure, or a local subroutine that starts at `start`, makes of its return address; `None` for
 /// one that only returns.
 pub(super) fn use_of(image: &Image, body: &Body, start: u64) -> Option<Use> {
-    let found = match may_compute(image, body, start) {
-        true => Walk::new().over(instructions(image, body, start)),
-        false => None,
+    let found = if may_compute(image, body, start) {
+        Walk::new().over(instructions(image, body, start))
+    } else {
+        None
     };
     found.or_else(|| reads(image, body, start).then_some(Use::Reads))
 }

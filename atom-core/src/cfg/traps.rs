@@ -60,9 +60,10 @@ impl Discovery<'_> {
         if found.is_empty() {
             return false;
         }
-        let callees = match found.iter().any(|f| !f.2.is_empty()) {
-            true => Some(Callees::new(self, found.iter().flat_map(|f| &f.2))),
-            false => None,
+        let callees = if found.iter().any(|f| !f.2.is_empty()) {
+            Some(Callees::new(self, found.iter().flat_map(|f| &f.2)))
+        } else {
+            None
         };
         let mut traps: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         for (i, mut all, open) in found {

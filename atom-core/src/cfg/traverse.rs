@@ -286,9 +286,10 @@ impl Body {
             let address = instruction.memory_displacement64();
             let is_indexed = instruction.memory_base() != Register::None
                 || instruction.memory_index() != Register::None;
-            self.refs.push(match is_indexed && image.is_code(address) {
-                true => Ref::Table(address),
-                false => Ref::Memory(address),
+            self.refs.push(if is_indexed && image.is_code(address) {
+                Ref::Table(address)
+            } else {
+                Ref::Memory(address)
             });
         }
         // Only instructions that pass an address on count; other constants are numbers.

@@ -81,11 +81,12 @@ impl Checker<'_, '_> {
                 && lea.is_ip_rel_memory_operand()
                 && lea.ip_rel_memory_address() == back
         });
-        match is_lea && texts == ["true", "int3", "push rax", "mov [rsp+8],rax", "pop rax"] {
-            true => self.walker.decode(at),
-            false => Err(format!(
+        if is_lea && texts == ["true", "int3", "push rax", "mov [rsp+8],rax", "pop rax"] {
+            self.walker.decode(at)
+        } else {
+            Err(format!(
                 "the copy at {copy:#x} does not push {back:#x}: {texts:?}"
-            )),
+            ))
         }
     }
 }

@@ -121,9 +121,10 @@ impl<'s, 'a> Checker<'s, 'a> {
         let mut sets = Vec::new();
         let compares_all = self.subject.scope == Scope::All;
         if self.subject.layout().entry(self.id).is_none() {
-            return match compares_all {
-                true => self.in_place(),
-                false => Ok(()),
+            return if compares_all {
+                self.in_place()
+            } else {
+                Ok(())
             };
         }
         for b in cfg.proc(self.id).blocks() {
@@ -178,9 +179,10 @@ impl<'s, 'a> Checker<'s, 'a> {
         let info = &mut self.storage.info;
         self.stack.get_or_insert_with(|| Stack {
             free_below: is_free_below(image, cfg, id),
-            foreign: match subject.placed.plan.has_private_stack {
-                true => Foreign::of(image, cfg, id, info),
-                false => Foreign::default(),
+            foreign: if subject.placed.plan.has_private_stack {
+                Foreign::of(image, cfg, id, info)
+            } else {
+                Foreign::default()
             },
         })
     }

@@ -62,12 +62,11 @@ fn in_line(image: &Image, proc: &Proc) -> Vec<(u64, bool)> {
     let mut at = 0;
     while at < bytes.len() {
         let mut run = Run::new(&bytes[at..], proc.start + at as u64);
-        match run.next_into(&mut instruction) {
-            true => {
-                found.extend(of_instruction(image, &instruction));
-                at += instruction.len();
-            }
-            false => at += 1,
+        if run.next_into(&mut instruction) {
+            found.extend(of_instruction(image, &instruction));
+            at += instruction.len();
+        } else {
+            at += 1
         }
     }
     found

@@ -400,9 +400,10 @@ fn other(
         }
     }
     if let Some(odd) = writes.odd {
-        return Err(match odd.is_ymm() || odd.is_zmm() {
-            true => format!("changes the upper half of {odd:?}"),
-            false => format!("changes {odd:?}"),
+        return Err(if odd.is_ymm() || odd.is_zmm() {
+            format!("changes the upper half of {odd:?}")
+        } else {
+            format!("changes {odd:?}")
         });
     }
     for n in (0..16).filter(|n| writes.registers.contains(RegSet::gpr(*n))) {

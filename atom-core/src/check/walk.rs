@@ -196,9 +196,10 @@ impl Paths {
     /// Control comes to the next instruction, or back from shared code. False if another path is followed now.
     fn go_on(&mut self, to: Place) -> bool {
         let is_target = self.target(to).is_ok();
-        match is_target {
-            true => self.jump(to),
-            false => self.place = to,
+        if is_target {
+            self.jump(to)
+        } else {
+            self.place = to
         }
         !is_target
     }
@@ -419,12 +420,11 @@ impl Walker<'_> {
                         }
                         _ => return Err(at("returns without its return address".into())),
                     }
-                    match place.depth == outermost {
-                        true => {
-                            arrived.come(&paths.state);
-                            paths.end();
-                        }
-                        false => _ = paths.go_on(back),
+                    if place.depth == outermost {
+                        arrived.come(&paths.state);
+                        paths.end();
+                    } else {
+                        _ = paths.go_on(back)
                     }
                 }
                 _ => return Err(at("must not stand in inserted code".into())),
@@ -448,9 +448,10 @@ impl Walker<'_> {
         match way {
             Way::To(_) => frames.look(&watch.expected, place.pc, around, state),
             Way::Shared(rsp, lost) => {
-                match frames.leads_to_call(place.pc, around, state, (rsp, lost)) {
-                    true => Ok(()),
-                    false => Err("has a frame that must be judged with its caller's".into()),
+                if frames.leads_to_call(place.pc, around, state, (rsp, lost)) {
+                    Ok(())
+                } else {
+                    Err("has a frame that must be judged with its caller's".into())
                 }
             }
         }

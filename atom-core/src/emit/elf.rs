@@ -632,9 +632,10 @@ impl<'a> Writer<'a> {
             self.out.grow(p.offset + p.file_size);
         }
         if let Some(entry) = self.image.entry {
-            let entry = match self.hooks_entry() {
-                true => start.entry,
-                false => entry,
+            let entry = if self.hooks_entry() {
+                start.entry
+            } else {
+                entry
             };
             let entry = entry.wrapping_add(region.shift);
             self.out.change(24, &entry.to_le_bytes());

@@ -274,17 +274,19 @@ impl<'o, 'a> Windows<'o, 'a> {
             let from = covered.next_multiple_of(PAGE);
             let to = next & !(PAGE - 1);
             if to >= from + HOLE {
-                return match from == self.start {
-                    true => (to - from, to),
-                    false => (0, from.min(limit)),
+                return if from == self.start {
+                    (to - from, to)
+                } else {
+                    (0, from.min(limit))
                 };
             }
             if next >= limit {
                 return (0, limit);
             }
-            let piece = match by_part <= by_change {
-                true => parts.next(),
-                false => changes.next(),
+            let piece = if by_part <= by_change {
+                parts.next()
+            } else {
+                changes.next()
             };
             covered = covered.max(piece.map_or(0, |p| p.1));
             if covered >= limit {

@@ -82,9 +82,10 @@ impl<'n> Symbols<'n> {
             let name = name_of(symbol);
             let is_code = matches!(kind(symbol), elf::STT_FUNC | elf::STT_NOTYPE);
             let is_renamed = is_code && is_placed(symbol) && has_moved(field(symbol, 8));
-            let at = match is_renamed && !name.is_empty() {
-                true => names.of_original(name),
-                false => names.of(name),
+            let at = if is_renamed && !name.is_empty() {
+                names.of_original(name)
+            } else {
+                names.of(name)
             };
             symbol[..4].copy_from_slice(&at.to_le_bytes());
         }

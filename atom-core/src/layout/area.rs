@@ -50,9 +50,10 @@ pub struct Rooms {
 
 /// The addresses that an area may have in a process of this program.
 fn room(program: &Image) -> Range<u64> {
-    match program.kind.is_position_independent() {
-        true => LOWEST..END,
-        false => program.end + HEAP_STARTS..Region::of(program).start.min(END),
+    if program.kind.is_position_independent() {
+        LOWEST..END
+    } else {
+        program.end + HEAP_STARTS..Region::of(program).start.min(END)
     }
 }
 

@@ -33,9 +33,10 @@ impl Bits {
 
     /// The words of a range, each with its part of the range.
     fn words(at: usize, end: usize) -> impl Iterator<Item = (usize, u64)> {
-        let words = match at < end {
-            true => at / 64..end.div_ceil(64),
-            false => 0..0,
+        let words = if at < end {
+            at / 64..end.div_ceil(64)
+        } else {
+            0..0
         };
         words.map(move |word| {
             let from = at.max(word * 64) - word * 64;
@@ -62,10 +63,7 @@ impl Bits {
     fn put(&mut self, at: usize, len: usize, value: bool) {
         for (word, mask) in Self::words(at, (at + len).min(self.len)) {
             let word = self.words[word].get_mut();
-            match value {
-                true => *word |= mask,
-                false => *word &= !mask,
-            }
+            if value { *word |= mask } else { *word &= !mask }
         }
     }
 
@@ -244,9 +242,12 @@ impl Free {
         let origin = from + 2;
         (3..=127u64)
             .rev()
-            .filter_map(|d| match upwards {
-                true => origin.checked_add(d),
-                false => origin.checked_sub(d),
+            .filter_map(|d| {
+                if upwards {
+                    origin.checked_add(d)
+                } else {
+                    origin.checked_sub(d)
+                }
             })
             .find(|a| self.is_free(*a, 2))
     }

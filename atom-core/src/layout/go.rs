@@ -62,9 +62,10 @@ impl Frames<'_> {
             add(new, old, false);
             let end = new + u64::from(layout.form_size(cfg, proc, inst));
             // What holds after an instruction holds in front of the next one.
-            let next = match old_end < procedure.old_end {
-                true => old_end,
-                false => old,
+            let next = if old_end < procedure.old_end {
+                old_end
+            } else {
+                old
             };
             if !behind.is_empty() {
                 add(end, next, self.has_inside(behind));

@@ -86,9 +86,10 @@ impl Homes {
                 // After a call that never returns there may be no code.
                 let leaves = cfg.succs(b).iter().any(goes_out) && cfg.inst_at(address).is_some();
                 let is_shared = call.returns && is_landing || leaves;
-                match is_shared || overlaps(cfg, inst) {
-                    true => homes.refuse(cfg, call),
-                    false => homes.calls.push(call),
+                if is_shared || overlaps(cfg, inst) {
+                    homes.refuse(cfg, call)
+                } else {
+                    homes.calls.push(call)
                 }
             }
         }

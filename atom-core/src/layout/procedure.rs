@@ -232,11 +232,12 @@ impl<'a> ProcBuilder<'a> {
             let block = cfg.block(b);
             let last = block.last();
             let inner = layout.forms.len() + block.count as usize - 1;
-            match copies.is_empty() {
-                true => layout.forms.resize(inner, Form::COPY),
-                false => layout
+            if copies.is_empty() {
+                layout.forms.resize(inner, Form::COPY)
+            } else {
+                layout
                     .forms
-                    .extend((block.first.0..last.0).map(|i| plain(InstId(i)))),
+                    .extend((block.first.0..last.0).map(|i| plain(InstId(i))))
             }
             let inst = cfg.inst(last);
             if matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall)

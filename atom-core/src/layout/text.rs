@@ -48,6 +48,32 @@ pub struct Layout {
     first_insertions: Vec<u32>,
 }
 
+/// Addresses of the procedures that move, in their original order from `cursor` on; 0 for the others.
+fn place(
+    object: &Object<'_>,
+    procs: &[ProcLayout],
+    moved: &MovedSet,
+    cursor: &mut u64,
+) -> Vec<u64> {
+    let mut starts = Vec::with_capacity(procs.len());
+    for (i, (proc, layout)) in object.cfg.procs.iter().zip(procs).enumerate() {
+        if !moved.contains(ProcId::from_index(i)) {
+            starts.push(0);
+            continue;
+        }
+        // A procedure keeps its offset in a cache line where that takes little padding, and its
+        // offset in a fetch block of 16 bytes always. So the compiler's alignment of loops is
+        // kept.
+        let line = proc.start.wrapping_sub(*cursor) & 63;
+        *cursor += if line < 16 { line } else { line & 15 };
+        starts.push(*cursor);
+        *cursor = cursor.wrapping_add(u64::from(layout.size));
+        // Go's runtime looks up the address after a call, which must not be the next procedure's.
+        *cursor += u64::from(object.unwind.go.is_some());
+    }
+    starts
+}
+
 impl Layout {
     /// Lays out the new text: room for the start-up code, the plan's
     /// shared snippets, then the procedures that move in their original order.
@@ -63,14 +89,15 @@ impl Layout {
             .into_par_iter()
             .with_max_len(AT_ONCE)
             .map(ProcId::from_index)
-            .map(|p| match moved.contains(p) {
-                true => {
+            .map(|p| {
+                if moved.contains(p) {
                     let own = first_insertions[p.index()] as usize
                         ..first_insertions[p.index() + 1] as usize;
                     let parts = (&plan.insertions[own], &copies[..], &sites.homes);
                     ProcBuilder::new(image, cfg, plan, parts, p).build()
+                } else {
+                    ProcLayout::default()
                 }
-                false => ProcLayout::default(),
             })
             .collect();
         let mut cursor = start + start_size(image.kind);
@@ -82,29 +109,17 @@ impl Layout {
         }
         let guards = guards::place(plan, sites.blocks(), &mut cursor);
         cursor = cursor.next_multiple_of(64);
-        let mut starts = Vec::with_capacity(procs.len());
-        for (i, (proc, layout)) in cfg.procs.iter().zip(&procs).enumerate() {
-            if !moved.contains(ProcId::from_index(i)) {
-                starts.push(0);
-                continue;
-            }
-            // A procedure keeps its offset in a cache line where that takes little padding, and its
-            // offset in a fetch block of 16 bytes always. So the compiler's alignment of loops is
-            // kept.
-            let line = proc.start.wrapping_sub(cursor) & 63;
-            cursor += if line < 16 { line } else { line & 15 };
-            starts.push(cursor);
-            cursor = cursor.wrapping_add(u64::from(layout.size));
-            // Go's runtime looks up the address after a call, which must not be the next procedure's.
-            cursor += u64::from(object.unwind.go.is_some());
-        }
+        let starts = place(object, &procs, &moved, &mut cursor);
         for copy in &mut copies {
             copy.address = cursor.next_multiple_of(8);
             cursor = copy.address.wrapping_add(copy.size);
         }
-        let fits = |end: u64| match end.wrapping_sub(start) > region.size {
-            true => Err(Error::too_large("laying out the new text", "it does").file(&image.path)),
-            false => Ok(()),
+        let fits = |end: u64| {
+            if end.wrapping_sub(start) > region.size {
+                Err(Error::too_large("laying out the new text", "it does").file(&image.path))
+            } else {
+                Ok(())
+            }
         };
         fits(cursor)?;
         let mut return_map = None;
@@ -392,9 +407,10 @@ impl Layout {
         address: u64,
     ) -> Option<u64> {
         let own = cfg.proc(from);
-        let to = match own.start <= address && address < own.end {
-            true => from,
-            false => cfg.proc_at(address)?,
+        let to = if own.start <= address && address < own.end {
+            from
+        } else {
+            cfg.proc_at(address)?
         };
         let proc = cfg.proc(to);
         if !self.moved.contains(to) {

@@ -80,9 +80,10 @@ impl End {
             Self::CallPointer => RegSet::POINTER_ARGUMENTS,
             _ => return self,
         };
-        match fresh.without(passed | RegSet::CALLEE_SAVED).is_empty() {
-            true => self,
-            false => Self::CallStrange,
+        if fresh.without(passed | RegSet::CALLEE_SAVED).is_empty() {
+            self
+        } else {
+            Self::CallStrange
         }
     }
 }
@@ -296,9 +297,10 @@ fn callee_at(program: Program<'_>, target: u64, convention: Convention) -> Calle
     if cfg.proc(proc).kind == ProcKind::Plt {
         // Another object's function that code of Go calls may be one of Go, too.
         let keeps_to_abi = cfg.proc(proc).start == target && !convention.is_go;
-        return match keeps_to_abi {
-            true => Callee::Import(names.of_plt(cfg.proc(proc))),
-            false => Callee::Unknown,
+        return if keeps_to_abi {
+            Callee::Import(names.of_plt(cfg.proc(proc)))
+        } else {
+            Callee::Unknown
         };
     }
     match cfg.block_at(target) {

@@ -19,9 +19,10 @@ pub fn is_far(last: &Instruction, block: impl Iterator<Item = Instruction>) -> b
     }
     let bit = |register: Register| {
         let full = register.full_register();
-        match full.is_gpr64() {
-            true => 1u32 << full.number(),
-            false => 0,
+        if full.is_gpr64() {
+            1u32 << full.number()
+        } else {
+            0
         }
     };
     // Registers that hold a 64-bit constant or a sum with one, as a bit mask.

@@ -140,10 +140,7 @@ fn load_of(bytes: &[u8]) -> Load {
         BP => Load::Frame,
         _ => Load::None,
     };
-    let set_rm = || match is_register {
-        true => set(rm),
-        false => Load::None,
-    };
+    let set_rm = || if is_register { set(rm) } else { Load::None };
     let either = |a: Load, b: Load| match (a, b) {
         (Load::Any, _) | (_, Load::Any) => Load::Any,
         (Load::None, other) => other,
@@ -378,10 +375,7 @@ fn after(
     if matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall) {
         return set & RegSet::CALLEE_SAVED.gpr_mask() | RSP;
     }
-    let with = |to: u16, is_stack: bool| match is_stack {
-        true => set | to,
-        false => set & !to,
-    };
+    let with = |to: u16, is_stack: bool| if is_stack { set | to } else { set & !to };
     let holds = |bit: Option<u16>| bit.is_some_and(|bit| set & bit != 0);
     let to = register(instruction, 0);
     match (instruction.mnemonic(), to) {
@@ -433,9 +427,10 @@ fn after(
             let written = written.filter(|u| writes(u.access()));
             let written = written.filter_map(|u| bit(u.register()));
             let written = written.fold(0, |set, bit| set | bit);
-            match instruction.is_stack_instruction() {
-                true => set & !(written & !RSP),
-                false => set & !written,
+            if instruction.is_stack_instruction() {
+                set & !(written & !RSP)
+            } else {
+                set & !written
             }
         }
     }

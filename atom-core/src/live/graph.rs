@@ -53,14 +53,16 @@ impl BlockInfo {
 
     /// Notes that block `from` leads to this block, which has the number `own`. Both are numbers in the procedure.
     fn comes_from(&mut self, from: u32, own: u32) {
-        let (distance, is_behind) = match from < own {
-            true => (own - from, false),
-            false => (from - own + 1, true),
+        let (distance, is_behind) = if from < own {
+            (own - from, false)
+        } else {
+            (from - own + 1, true)
         };
         let distance = distance.min(FAR.into()) as u16;
-        match is_behind {
-            false => self.ahead = self.ahead.max(distance),
-            true => self.behind = self.behind.max(distance),
+        if is_behind {
+            self.behind = self.behind.max(distance)
+        } else {
+            self.ahead = self.ahead.max(distance)
         }
     }
 
@@ -418,9 +420,10 @@ impl<'a> Reader<'a> {
             if !stores {
                 found.read |= uses.without(found.effects.kills);
             }
-            let flags_read = match uses.intersects(RegSet::FLAGS) {
-                true => RegSet::FLAGS,
-                false => RegSet::EMPTY,
+            let flags_read = if uses.intersects(RegSet::FLAGS) {
+                RegSet::FLAGS
+            } else {
+                RegSet::EMPTY
             };
             let gone = uses | known.effects.kills | flags_read;
             found.fresh = found.fresh.without(gone) | known.sets;

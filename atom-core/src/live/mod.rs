@@ -109,9 +109,10 @@ impl<'a> Live<'a> {
             told: Arc::new(outside.clone()),
             may_set_df,
             may_check_alignment,
-            kept: match image.is_go() {
-                true => convention::ALWAYS_IN_GO,
-                false => RegSet::EMPTY,
+            kept: if image.is_go() {
+                convention::ALWAYS_IN_GO
+            } else {
+                RegSet::EMPTY
             },
         }
     }
@@ -136,9 +137,12 @@ impl<'a> Live<'a> {
                 None => Self::compute(image, cfg),
             })
             .collect();
-        let own = |live: &Self| match live.told.is_empty() {
-            true => (*live.expected).clone(),
-            false => (*live.told).clone(),
+        let own = |live: &Self| {
+            if live.told.is_empty() {
+                (*live.expected).clone()
+            } else {
+                (*live.told).clone()
+            }
         };
         let mut told: Vec<Expectations> = lives.iter().map(own).collect();
         loop {

@@ -254,10 +254,11 @@ impl<'a> Solver<'a> {
         if info.has_unknown_callers {
             return RegSet::ALL | known;
         }
-        let pointers = match info.is_open && !info.convention.is_go {
+        let pointers = if info.is_open && !info.convention.is_go {
             // Without notes: what some function keeps says nothing of what this one calls.
-            true => RegSet(self.expected[NameId::POINTER.index()].load(Relaxed)).without_notes(),
-            false => RegSet::EMPTY,
+            RegSet(self.expected[NameId::POINTER.index()].load(Relaxed)).without_notes()
+        } else {
+            RegSet::EMPTY
         };
         info.convention.at_return | known | pointers
     }

@@ -19,12 +19,13 @@ impl Span {
 
     /// The span of a range of blocks.
     pub fn of(blocks: Range<u32>) -> Self {
-        match blocks.is_empty() {
-            true => Self::default(),
-            false => Self {
+        if blocks.is_empty() {
+            Self::default()
+        } else {
+            Self {
                 end: blocks.end,
                 before: u32::MAX - blocks.start,
-            },
+            }
         }
     }
 

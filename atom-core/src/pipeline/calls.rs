@@ -158,9 +158,10 @@ impl<'a> Objects<'a> {
         (lives.into_iter().zip(self.objects))
             .map(|(live, object)| {
                 let is_loader = is_process && object.image.kind == ObjectKind::Interpreter;
-                match keep_all || is_loader {
-                    true => live.keeping(RegSet::ALL),
-                    false => live,
+                if keep_all || is_loader {
+                    live.keeping(RegSet::ALL)
+                } else {
+                    live
                 }
             })
             .collect()

@@ -253,9 +253,10 @@ pub fn understand(image: &Image) -> Result<(Object<'_>, Sites)> {
 /// The contents of the output file of an object with any plan. `with_debug`: with debug information for the new text.
 pub fn output(placed: &Placed<'_>, with_debug: bool) -> Result<Vec<u8>> {
     let code = rewrite::code(placed)?;
-    let debug = match with_debug {
-        true => debug::build(placed),
-        false => Vec::new(),
+    let debug = if with_debug {
+        debug::build(placed)
+    } else {
+        Vec::new()
     };
     emit::write(placed, code, &debug)?.to_vec()
 }
@@ -263,9 +264,12 @@ pub fn output(placed: &Placed<'_>, with_debug: bool) -> Result<Vec<u8>> {
 /// The regions for the new segments of objects that are rewritten.
 fn regions(inputs: &[Input], options: &Options<'_>) -> Result<Vec<Region>> {
     let is_alone = options.process.is_none();
-    let region = |input: &Input| match is_alone || input.image.kind.is_program() {
-        true => Region::wanted(&input.image, &options.wishes),
-        false => Ok(Region::of(&input.image)),
+    let region = |input: &Input| {
+        if is_alone || input.image.kind.is_program() {
+            Region::wanted(&input.image, &options.wishes)
+        } else {
+            Ok(Region::of(&input.image))
+        }
     };
     inputs.iter().map(region).collect()
 }

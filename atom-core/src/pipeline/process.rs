@@ -145,9 +145,10 @@ impl<'a> Begun<'a> {
         }
         let interpreter = self.inputs[0].image.interpreter.as_ref();
         let is_glibc = interpreter.is_some_and(|i| i.family == LoaderFamily::Glibc);
-        match wanted && is_glibc {
-            true => Late::Possible,
-            false => Late::Never,
+        if wanted && is_glibc {
+            Late::Possible
+        } else {
+            Late::Never
         }
     }
 

@@ -192,9 +192,10 @@ impl Planner<'_> {
                 continue;
             }
             let free_below = any && is_free_below(self.image, self.cfg, id);
-            part.foreign = match any || !counters.is_empty() {
-                true => Foreign::of(self.image, self.cfg, id, &mut scratch.info),
-                false => Foreign::default(),
+            part.foreign = if any || !counters.is_empty() {
+                Foreign::of(self.image, self.cfg, id, &mut scratch.info)
+            } else {
+                Foreign::default()
             };
             for b in proc.blocks() {
                 if any && self.points.any_in_block(b) {
@@ -267,9 +268,10 @@ impl Planner<'_> {
             };
             // A branch on rcx has no stub on the way to its target, as its displacement is too short.
             let on_the_way = matches!(taken, Some(Taken::Flags(_)));
-            let guarded = match on_the_way {
-                true => &[][..],
-                false => &around.taken[..],
+            let guarded = if on_the_way {
+                &[][..]
+            } else {
+                &around.taken[..]
             };
             if !around.if_taken.is_empty() || !guarded.is_empty() {
                 let numbers = guarded.iter().chain(&around.if_taken);
@@ -459,12 +461,13 @@ impl Planner<'_> {
         }
         let object = (address >> OBJECT_SHIFT) as usize;
         let offset = address as u32;
-        Some(match object == self.object {
-            true => Value::Original(u64::from(offset)),
-            false => Value::Pointed {
+        Some(if object == self.object {
+            Value::Original(u64::from(offset))
+        } else {
+            Value::Pointed {
                 slot: self.biases + 8 * object as u32,
                 offset,
-            },
+            }
         })
     }
 

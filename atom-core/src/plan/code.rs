@@ -75,9 +75,10 @@ pub(super) fn assembler(home: Home) -> Asm {
 /// Emits the call of a function of the tool, given by its address in the tool's file.
 pub(super) fn call_routine(asm: &mut Asm, routine: u64) {
     let target = Target::analysis(routine);
-    match (asm.by_address)(&target) {
-        true => asm.call_through(Target::Slot(Address48::new(routine))),
-        false => asm.call(target),
+    if (asm.by_address)(&target) {
+        asm.call_through(Target::Slot(Address48::new(routine)))
+    } else {
+        asm.call(target)
     }
 }
 

@@ -130,9 +130,10 @@ pub fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
         let sums =
             (call.args.start..call.args.end).filter_map(|i| sum(calls.args.get(i as usize)?));
         let sums = sums.fold(RegSet::EMPTY, RegSet::with).without(seen);
-        let unread = match sums.is_empty() {
-            true => sums,
-            false => unread(effects, (image, cfg), InstId(call.id), sums),
+        let unread = if sums.is_empty() {
+            sums
+        } else {
+            unread(effects, (image, cfg), InstId(call.id), sums)
         };
         if call.scope == Scope::Inst && !mine.without(seen).is_empty() {
             let effects = effects.of(&cfg.decode(image, InstId(call.id)));

@@ -58,9 +58,10 @@ fn emit_detour(
         common: 0,
     };
     let point = Point {
-        live: match wrapper.flags {
-            true => RegSet::ALL,
-            false => RegSet::ALL.without(RegSet::FLAGS),
+        live: if wrapper.flags {
+            RegSet::ALL
+        } else {
+            RegSet::ALL.without(RegSet::FLAGS)
         },
         may_set_df: false,
         absolute,

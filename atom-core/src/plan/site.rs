@@ -75,9 +75,10 @@ pub struct Point {
 impl Point {
     /// Number of bytes below rsp in which the program may keep data.
     fn red_zone(&self) -> i32 {
-        match self.free_below || self.is_private {
-            true => 0,
-            false => RED_ZONE,
+        if self.free_below || self.is_private {
+            0
+        } else {
+            RED_ZONE
         }
     }
 }

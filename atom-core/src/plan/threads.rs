@@ -135,9 +135,10 @@ impl Threads {
         Self {
             options,
             place,
-            starts: match by_gs {
-                true => set(tool::may_start_threads(image, cfg)),
-                false => HashSet::new(),
+            starts: if by_gs {
+                set(tool::may_start_threads(image, cfg))
+            } else {
+                HashSet::new()
             },
             forks: match options.forked.filter(|_| counts) {
                 Some(_) => set(tool::may_fork(image, cfg, is_whole)),

@@ -271,9 +271,12 @@ fn flows(
         .map(|(unit, (calls, data))| qualify::candidates(unit.cfg, calls, bodies, data, regions));
     let (qualified, is_open) = qualify::wants(candidates.collect(), regions);
     let flows = each().zip(lives).zip(qualified).enumerate().map(
-        |(i, (((unit, (calls, _)), live), qualified))| match i < first {
-            true => EdgeCounts::default(),
-            false => EdgeCounts::build(unit.image, unit.cfg, live, calls, qualified),
+        |(i, (((unit, (calls, _)), live), qualified))| {
+            if i < first {
+                EdgeCounts::default()
+            } else {
+                EdgeCounts::build(unit.image, unit.cfg, live, calls, qualified)
+            }
         },
     );
     (flows.collect(), is_open)

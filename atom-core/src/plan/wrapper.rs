@@ -207,9 +207,10 @@ impl Wrapper {
             // The flags' words.
             below = 16 - area;
         }
-        match aligns {
-            true => asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -pushed)),
-            false => asm.move_stack(area + below),
+        if aligns {
+            asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -pushed))
+        } else {
+            asm.move_stack(area + below)
         }
         if self.flags {
             asm.pop(Gpr::RAX);

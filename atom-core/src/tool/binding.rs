@@ -111,9 +111,10 @@ impl<'a> Bindings<'a> {
         let versions = self.versions[object].as_ref()?;
         let defined = versions.of(symbol)?;
         let any = !self.has_versions || needed.name.is_none();
-        Some(match any {
-            true => true,
-            false => versions.is_empty() || defined.name == needed.name || defined.name.is_none(),
+        Some(if any {
+            true
+        } else {
+            versions.is_empty() || defined.name == needed.name || defined.name.is_none()
         })
     }
 }

@@ -335,9 +335,10 @@ fn image_address(session: &Session<'_>, address: u64) -> Result<Argument, String
             image.base, image.end
         ));
     }
-    Ok(match image.kind.is_position_independent() {
-        true => Argument::Original(address),
-        false => Argument::Const(address),
+    Ok(if image.kind.is_position_independent() {
+        Argument::Original(address)
+    } else {
+        Argument::Const(address)
     })
 }
 

@@ -114,10 +114,11 @@ pub(super) fn bytes(bytes: &[u8]) -> StrRef {
 /// # Safety
 /// `first` leads to `count` items that live during the call.
 unsafe fn items<'c, T>(first: *const T, count: usize) -> &'c [T] {
-    match first.is_null() || count == 0 {
-        true => &[],
+    if first.is_null() || count == 0 {
+        &[]
+    } else {
         // SAFETY: by the caller.
-        false => unsafe { std::slice::from_raw_parts(first, count) },
+        unsafe { std::slice::from_raw_parts(first, count) }
     }
 }
 
@@ -299,10 +300,7 @@ queries! {
     fn inst_class(s, inst: InstId) -> u32, 0; { s.classifier.borrow_mut().class(&s.decode(inst)) as u32 }
 
     fn inst_target(s, inst: InstId) -> u64, 0; {
-        match s.cfg.inst(inst).flow.is_direct() {
-            true => direct_target(&s.decode(inst)).map_or(0, |t| s.numbers.address(t)),
-            false => 0,
-        }
+        if s.cfg.inst(inst).flow.is_direct() { direct_target(&s.decode(inst)).map_or(0, |t| s.numbers.address(t)) } else { 0 }
     }
 
     fn inst_text(s, inst: InstId) -> StrRef, StrRef::new(""); { StrRef::new(s.keep(s.inst_text(inst))) }

@@ -375,9 +375,10 @@ impl At {
             Enter if Some(operand) == self.operands().first() => Some(Value::Reg(Gpr::RBP)),
             Stosb | Stosw | Stosd | Stosq => Some(part(Register::RAX, size)),
             Movsb | Movsw | Movsd | Movsq if i.is_string_instruction() => {
-                match operand.is_repeated {
-                    true => None,
-                    false => from_memory()?,
+                if operand.is_repeated {
+                    None
+                } else {
+                    from_memory()?
                 }
             }
             Movhps | Movhpd | Vmovhps | Vmovhpd if to_memory => {

@@ -135,13 +135,14 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 let decoded = self.decode(InstId::from_index(i));
-                let address = match decoded.is_ip_rel_memory_operand() {
-                    true => Some(decoded.ip_rel_memory_address()),
+                let address = if decoded.is_ip_rel_memory_operand() {
+                    Some(decoded.ip_rel_memory_address())
+                } else {
                     // A constant is the last operand of its instruction.
-                    false => decoded
+                    decoded
                         .op_count()
                         .checked_sub(1)
-                        .and_then(|last| decoded.try_immediate(last).ok()),
+                        .and_then(|last| decoded.try_immediate(last).ok())
                 };
                 taken.extend(address.filter(|a| image.is_code(*a)));
             }
@@ -444,9 +445,10 @@ pub(super) extern "C" fn block_dominates(
         return false;
     }
     let graph = session.graph_of(first);
-    match post {
-        false => graph.dominates(first, second),
-        true => graph.post_dominates(first, second),
+    if post {
+        graph.post_dominates(first, second)
+    } else {
+        graph.dominates(first, second)
     }
 }
 

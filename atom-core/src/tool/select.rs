@@ -247,9 +247,10 @@ pub(super) fn procs_matching(
     let found: Vec<ProcId> = ids
         .filter(|id| side.covers(*id, cfg.proc(*id).start))
         .collect();
-    match found.is_empty() {
-        true => Err(Error::new(DOING, "no procedure starts in that range")),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(Error::new(DOING, "no procedure starts in that range"))
+    } else {
+        Ok(found)
     }
 }
 
@@ -293,9 +294,10 @@ impl<'a> Names<'a> {
                 }
             }
         }
-        match found {
-            true => Ok(()),
-            false => Err(self.nothing(pattern)),
+        if found {
+            Ok(())
+        } else {
+            Err(self.nothing(pattern))
         }
     }
 

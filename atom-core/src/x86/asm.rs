@@ -156,9 +156,10 @@ impl<T> Asm<T> {
     }
 
     fn shift_to_depth(&mut self) {
-        self.shift(match self.elsewhere {
-            true => Frame::Stored(self.depth),
-            false => Frame::Below(self.depth),
+        self.shift(if self.elsewhere {
+            Frame::Stored(self.depth)
+        } else {
+            Frame::Below(self.depth)
         });
     }
 

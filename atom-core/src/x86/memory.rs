@@ -107,9 +107,10 @@ impl MemoryOperands {
                 (Register::None, index) => index.is_gpr32(),
                 (base, _) => base.is_gpr32(),
             };
-            let displacement = match is_narrow && !is_relative {
-                true => i64::from(memory.displacement() as i32),
-                false => memory.displacement() as i64,
+            let displacement = if is_narrow && !is_relative {
+                i64::from(memory.displacement() as i32)
+            } else {
+                memory.displacement() as i64
             };
             let is_masked = instruction.has_op_mask() || is_masked(instruction);
             self.list.push(MemoryOperand {

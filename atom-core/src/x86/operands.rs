@@ -51,17 +51,19 @@ fn record(instruction: &Instruction, operand: &MemoryOperand) -> MemoryRecord {
         let set = list.iter().filter(|item| item.0);
         set.fold(0, |all, item| all | item.1)
     };
-    let displacement = match operand.is_relative {
-        true => operand
+    let displacement = if operand.is_relative {
+        operand
             .displacement
-            .wrapping_sub(instruction.next_ip() as i64),
-        false => operand.displacement,
+            .wrapping_sub(instruction.next_ip() as i64)
+    } else {
+        operand.displacement
     };
     MemoryRecord {
         access: bits(&access),
-        size: match is_broadcast {
-            true => instruction.memory_size().element_size() as u32,
-            false => operand.size,
+        size: if is_broadcast {
+            instruction.memory_size().element_size() as u32
+        } else {
+            operand.size
         },
         count: operand.elements.into(),
         flags: bits(&flags),
@@ -70,16 +72,18 @@ fn record(instruction: &Instruction, operand: &MemoryOperand) -> MemoryRecord {
             Segment::Fs => Reg::FsBase as u32,
             Segment::Gs => Reg::GsBase as u32,
         },
-        base: match operand.is_relative {
-            true => Reg::Pc as u32,
-            false => number(operand.base),
+        base: if operand.is_relative {
+            Reg::Pc as u32
+        } else {
+            number(operand.base)
         },
         index: number(operand.index),
         scale: operand.scale.into(),
         displacement,
-        address: match has_registers {
-            true => 0,
-            false => operand.displacement as u64,
+        address: if has_registers {
+            0
+        } else {
+            operand.displacement as u64
         },
         index_size: operand.index_size.into(),
         bit_offset: number(operand.bit_offset),

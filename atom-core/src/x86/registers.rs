@@ -139,9 +139,10 @@ pub fn usage(factory: &mut InstructionInfoFactory, instruction: &Instruction) ->
             set(&mut usage.updated, part.reg);
             let reg = Reg::from_number(part.reg).expect("it was made from one");
             let status = matches!(reg, Reg::Mxcsr | Reg::X87Control | Reg::X87Status);
-            let whole = match status {
-                true => part.access & access::READ == 0,
-                false => part.size >= whole_size(reg) && !may_keep(instruction, reg),
+            let whole = if status {
+                part.access & access::READ == 0
+            } else {
+                part.size >= whole_size(reg) && !may_keep(instruction, reg)
             };
             if whole && part.access & access::CONDITIONAL == 0 {
                 set(&mut usage.replaced, part.reg);

@@ -115,9 +115,10 @@ pub fn plan(image: &Image, cfg: &Cfg, choice: Choice) -> Plan {
         plan: Plan::default(),
         choice,
         state: 1,
-        kept: match image.is_go() {
-            true => RegSet::EMPTY,
-            false => RegSet::CALLEE_SAVED,
+        kept: if image.is_go() {
+            RegSet::EMPTY
+        } else {
+            RegSet::CALLEE_SAVED
         },
     };
     for b in (0..cfg.blocks.len()).map(BlockId::from_index) {

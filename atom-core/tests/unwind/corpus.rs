@@ -69,9 +69,10 @@ const FOLDERS: [&str; 3] = ["/usr/bin", "/usr/sbin", "/usr/lib/x86_64-linux-gnu"
 /// This test, the programs of `tests/packages.txt` and four libraries. With `ATOM_TESTS=all`,
 /// this test and every `step`-th file of the system with exception tables.
 pub fn programs(step: usize) -> impl Iterator<Item = Program> {
-    let others = match std::env::var_os("ATOM_TESTS").is_some_and(|value| value == "all") {
-        true => all(step),
-        false => listed(),
+    let others = if std::env::var_os("ATOM_TESTS").is_some_and(|value| value == "all") {
+        all(step)
+    } else {
+        listed()
     };
     std::iter::once(std::env::current_exe().expect("a test has a path"))
         .chain(others)

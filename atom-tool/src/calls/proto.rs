@@ -283,9 +283,10 @@ impl Int {
     fn extend(self, n: i128) -> u64 {
         let unused = 64 - 8 * u32::from(self.size.min(8));
         let shifted = (n as u64) << unused;
-        match self.signed {
-            true => ((shifted as i64) >> unused) as u64,
-            false => shifted >> unused,
+        if self.signed {
+            ((shifted as i64) >> unused) as u64
+        } else {
+            shifted >> unused
         }
     }
 }

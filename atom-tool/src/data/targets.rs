@@ -263,9 +263,10 @@ impl AllTargets {
                 let in_process = Address::of_run_time(target).map(|a| a.0);
                 all.push(Transfer {
                     site,
-                    target: match target == bias {
-                        true => 0,
-                        false => in_process.unwrap_or(target.wrapping_sub(bias)),
+                    target: if target == bias {
+                        0
+                    } else {
+                        in_process.unwrap_or(target.wrapping_sub(bias))
                     },
                     count,
                 });

@@ -413,12 +413,13 @@ unsafe fn block_of(copy: *const u8) -> *const ThreadBlock {
 
 /// The copy in a block, or null without one.
 fn copy_in(block: *const ThreadBlock, distance: u64) -> *mut u8 {
-    match block.is_null() {
-        true => std::ptr::null_mut(),
-        false => block
+    if block.is_null() {
+        std::ptr::null_mut()
+    } else {
+        block
             .cast::<u8>()
             .wrapping_add(distance as usize + HEAD)
-            .cast_mut(),
+            .cast_mut()
     }
 }
 

@@ -97,9 +97,10 @@ pub fn on_object_event(function: fn(usize, ObjectEvent)) {
         if let Some(function) = ON_EVENT.get() {
             function(
                 object,
-                match is_mapped {
-                    true => ObjectEvent::Mapped,
-                    false => ObjectEvent::Unmapped,
+                if is_mapped {
+                    ObjectEvent::Mapped
+                } else {
+                    ObjectEvent::Unmapped
                 },
             );
         }

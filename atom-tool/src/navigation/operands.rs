@@ -171,9 +171,10 @@ impl<'a> Inst<'a> {
             InstType::Jump,
             InstType::Call,
         ];
-        match branches.iter().any(|t| self.is_type(*t)) {
-            true => Ok(self.target()),
-            false => Err(self.wrong("branch")),
+        if branches.iter().any(|t| self.is_type(*t)) {
+            Ok(self.target())
+        } else {
+            Err(self.wrong("branch"))
         }
     }
 

@@ -51,9 +51,10 @@ impl Unseen {
         let [all, understood] = self.code?;
         let percent = understood as f64 * 100.0 / all as f64;
         // Only all of it is 100 %.
-        let percent = match understood == all {
-            true => percent,
-            false => percent.min(99.99),
+        let percent = if understood == all {
+            percent
+        } else {
+            percent.min(99.99)
         };
         let mega = |bytes: u64| bytes as f64 / 1e6;
         let (understood, all) = (mega(understood), mega(all));

@@ -242,9 +242,10 @@ fn circles(
 fn remarks(logged: &Logged, sampled: Option<&Sampled>, period: f64) -> Vec<String> {
     let Some(sampled) = sampled else {
         let expected = logged.own / period.max(1e-9);
-        return vec![match expected < 3.0 {
-            true => format!("gprof has not seen it: {expected:.1} samples could be expected"),
-            false => "gprof does not know it: not compiled with -pg, or in a library".into(),
+        return vec![if expected < 3.0 {
+            format!("gprof has not seen it: {expected:.1} samples could be expected")
+        } else {
+            "gprof does not know it: not compiled with -pg, or in a library".into()
         }];
     };
     let mut remarks = Vec::new();

@@ -93,9 +93,10 @@ mod tests {
                 (false, Some(last)) if next(20) != 0 => *last,
                 _ => next(6) as u32,
             };
-            match kind.opens() {
-                true => open.push(proc),
-                false => drop(open.pop_if(|last| *last == proc)),
+            if kind.opens() {
+                open.push(proc)
+            } else {
+                open.pop_if(|last| *last == proc);
             }
             events.push(Event { proc, kind, clock });
         }

@@ -85,12 +85,15 @@ impl Functions {
         let (mut objects, mut files) = (Names::default(), Names::default());
         // Functions of one name may be different ones, so a function's number is its own.
         let mut named = vec![false; self.all.len()];
-        let mut name = |i: usize| match std::mem::replace(&mut named[i], true) {
-            true => format!("({})", i + 1),
-            false => match self.all[i].frame.name.as_str() {
-                "" => format!("({}) {UNKNOWN}", i + 1),
-                name => format!("({}) {name}", i + 1),
-            },
+        let mut name = |i: usize| {
+            if std::mem::replace(&mut named[i], true) {
+                format!("({})", i + 1)
+            } else {
+                match self.all[i].frame.name.as_str() {
+                    "" => format!("({}) {UNKNOWN}", i + 1),
+                    name => format!("({}) {name}", i + 1),
+                }
+            }
         };
         for (i, function) in self.all.iter().enumerate() {
             if function.own == 0 && function.calls.is_empty() {

@@ -27,9 +27,10 @@ impl Coverage {
                     let is_reached = ways != [0, 0];
                     for (way, count) in ways.into_iter().enumerate() {
                         // A dash says that the branch itself was not reached.
-                        match is_reached {
-                            true => writeln!(to, "BRDA:{line},{number},{way},{count}")?,
-                            false => writeln!(to, "BRDA:{line},{number},{way},-")?,
+                        if is_reached {
+                            writeln!(to, "BRDA:{line},{number},{way},{count}")?
+                        } else {
+                            writeln!(to, "BRDA:{line},{number},{way},-")?
                         }
                     }
                 }

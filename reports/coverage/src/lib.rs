@@ -27,10 +27,7 @@ pub struct Coverage {
 impl Coverage {
     /// The number of executions of code that two numbers are about.
     pub fn sum(&self, a: u64, b: u64) -> u64 {
-        match self.has_counts {
-            true => a + b,
-            false => a.max(b),
-        }
+        if self.has_counts { a + b } else { a.max(b) }
     }
 }
 

@@ -96,9 +96,10 @@ impl Appender {
         };
         if let Some(known) = partition.known(&run.id)? {
             self.appended.known += 1;
-            return Ok(match known == run.report {
-                true => Outcome::Known,
-                false => Outcome::OtherReport,
+            return Ok(if known == run.report {
+                Outcome::Known
+            } else {
+                Outcome::OtherReport
             });
         }
         self.appended.rows += partition.add(profile, run)?;

@@ -101,9 +101,10 @@ impl Partition {
             return Ok(Some(report.clone()));
         }
         let path = self.folder.join(format!("{run}{END}"));
-        match path.exists() {
-            true => Ok(runs(&path)?.remove(run)),
-            false => Ok(None),
+        if path.exists() {
+            Ok(runs(&path)?.remove(run))
+        } else {
+            Ok(None)
         }
     }
 

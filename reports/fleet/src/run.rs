@@ -70,9 +70,12 @@ fn micros(text: &str) -> Option<i64> {
 /// them.
 fn escaped(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
-    let bytes = text.bytes().map(|b| match plain(b) {
-        true => char::from(b).to_string(),
-        false => format!("%{b:02X}"),
+    let bytes = text.bytes().map(|b| {
+        if plain(b) {
+            char::from(b).to_string()
+        } else {
+            format!("%{b:02X}")
+        }
     });
     bytes.collect()
 }

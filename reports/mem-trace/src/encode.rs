@@ -229,9 +229,10 @@ impl Encoder {
         let is_number = state <= BEGIN ^ u64::MAX;
         let shape = is_number.then(|| first_time(first as u32)).flatten();
         let Some(shape) = shape.filter(|shape| shape.values as u64 == state & 7) else {
-            match state == BEGIN {
-                true => self.gaps += 1,
-                false => self.lost += 1,
+            if state == BEGIN {
+                self.gaps += 1
+            } else {
+                self.lost += 1
             }
             return (0, KNOWN);
         };

@@ -199,17 +199,19 @@ fn batch(mut bytes: &[u8]) -> Result<Batch, Error> {
             offset,
         });
     }
-    let is_right = match is_repeated {
-        true => values == 3 && items.len() <= 2,
-        false => values <= MOST_VALUES,
+    let is_right = if is_repeated {
+        values == 3 && items.len() <= 2
+    } else {
+        values <= MOST_VALUES
     };
-    match is_right {
-        true => Ok(Batch {
+    if is_right {
+        Ok(Batch {
             is_repeated,
             values,
             items,
-        }),
-        false => Err(damaged()),
+        })
+    } else {
+        Err(damaged())
     }
 }
 
@@ -300,9 +302,10 @@ impl<R: Read> Reader<R> {
         }
         let mut payload = Vec::new();
         let read = self.from.by_ref().take(len).read_to_end(&mut payload)?;
-        match read as u64 == len {
-            true => Ok(payload),
-            false => Err(Error::Damaged("it ends within a chunk")),
+        if read as u64 == len {
+            Ok(payload)
+        } else {
+            Err(Error::Damaged("it ends within a chunk"))
         }
     }
 
@@ -407,12 +410,11 @@ impl Open {
     fn new(payload: Vec<u8>, is_compressed: bool) -> Result<Self, Error> {
         let mut bytes = &payload[..];
         let [id, count] = [number(&mut bytes)?, number(&mut bytes)?];
-        let (bytes, at) = match is_compressed {
-            true => (inflate(bytes)?, 0),
-            false => {
-                let at = payload.len() - bytes.len();
-                (payload, at)
-            }
+        let (bytes, at) = if is_compressed {
+            (inflate(bytes)?, 0)
+        } else {
+            let at = payload.len() - bytes.len();
+            (payload, at)
         };
         Ok(Self {
             id,
@@ -472,9 +474,10 @@ fn expand(
     for i in *next..end {
         for item in &batch.items {
             let (start, far) = (item.address(&values), item.size.wrapping_mul(i));
-            let address = match down {
-                true => start.wrapping_sub(far),
-                false => start.wrapping_add(far),
+            let address = if down {
+                start.wrapping_sub(far)
+            } else {
+                start.wrapping_add(far)
             };
             to.push(reference(item, address));
         }

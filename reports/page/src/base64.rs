@@ -11,9 +11,10 @@ pub fn encode(bytes: &[u8]) -> String {
         for digit in 0..4 {
             // A group of n bytes has n + 1 digits.
             let value = (group >> (18 - 6 * digit)) as usize & 63;
-            text.push(match digit <= chunk.len() {
-                true => char::from(DIGITS[value]),
-                false => '=',
+            text.push(if digit <= chunk.len() {
+                char::from(DIGITS[value])
+            } else {
+                '='
             });
         }
     }

@@ -48,10 +48,13 @@ impl Profile {
         let mut json = Vec::new();
         match MultiGzDecoder::new(bytes).read_to_end(&mut json) {
             Ok(_) => parse_json(&json),
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => match begins_like_one(&json) {
-                true => Err(Error::Truncated),
-                false => Err(Error::NotAProfile),
-            },
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                if begins_like_one(&json) {
+                    Err(Error::Truncated)
+                } else {
+                    Err(Error::NotAProfile)
+                }
+            }
             Err(e) => Err(Error::Damaged(format!("it cannot be decompressed: {e}"))),
         }
     }
@@ -68,9 +71,10 @@ fn parse_json(json: &[u8]) -> Result<Profile> {
         Err(error) => error,
     };
     if error.is_eof() {
-        return Err(match begins_like_one(json) {
-            true => Error::Truncated,
-            false => Error::NotAProfile,
+        return Err(if begins_like_one(json) {
+            Error::Truncated
+        } else {
+            Error::NotAProfile
         });
     }
     match serde_json::from_slice::<Head>(json) {

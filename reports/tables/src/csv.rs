@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 /// A field of a line, in quotes if its text needs them.
 pub fn csv_field(text: &str) -> Cow<'_, str> {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
-        false => text.into(),
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text.into()
     }
 }
 

@@ -80,9 +80,10 @@ impl Shown<'_> {
         let mut columns = 0;
         let mut is_gap = false;
         for (word, is_shown) in self.words.iter().zip(&self.is_shown) {
-            columns += match is_shown {
-                true => crate::columns(word),
-                false => usize::from(!is_gap),
+            columns += if *is_shown {
+                crate::columns(word)
+            } else {
+                usize::from(!is_gap)
             };
             is_gap = !is_shown;
         }

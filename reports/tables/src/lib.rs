@@ -60,9 +60,10 @@ fn lead(text: &str, width: usize) -> &str {
     let indentation = text.len() - text.trim_start_matches(' ').len();
     let word = text[indentation..].find(' ').filter(|_| indentation > 0);
     let lead = word.map_or("", |word| &text[..indentation + word + 1]);
-    match columns(lead) + LEAST <= width {
-        true => lead,
-        false => "",
+    if columns(lead) + LEAST <= width {
+        lead
+    } else {
+        ""
     }
 }
 
@@ -86,9 +87,10 @@ pub fn grouped_decimal(number: f64, decimals: usize) -> String {
     };
     let end = digits.find('.').unwrap_or(digits.len());
     let (whole, rest) = digits.split_at(end);
-    match whole.bytes().all(|b| b.is_ascii_digit()) {
-        true => format!("{sign}{}{rest}", grouped_digits(whole)),
-        false => text,
+    if whole.bytes().all(|b| b.is_ascii_digit()) {
+        format!("{sign}{}{rest}", grouped_digits(whole))
+    } else {
+        text
     }
 }
 

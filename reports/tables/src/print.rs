@@ -50,9 +50,10 @@ pub fn write_columns(
         let mut space = indent;
         for ((cell, column), wide) in cells.zip(&columns).zip(&widths) {
             // Writing to a string does not fail.
-            let _ = match column.is_left {
-                true => write!(text, "{:space$}{cell:<wide$}", ""),
-                false => write!(text, "{:space$}{cell:>wide$}", ""),
+            let _ = if column.is_left {
+                write!(text, "{:space$}{cell:<wide$}", "")
+            } else {
+                write!(text, "{:space$}{cell:>wide$}", "")
             };
             space = GAP;
         }

@@ -20,9 +20,10 @@ pub fn shorten_all<'a>(names: &[&'a str], width: usize) -> Vec<Cow<'a, str>> {
     // Names that fit keep their text, whatever others become.
     let mut long: BTreeSet<&'a str> = BTreeSet::new();
     for name in names {
-        match columns(name) <= width {
-            true => used.insert((*name).to_owned()),
-            false => long.insert(name),
+        if columns(name) <= width {
+            used.insert((*name).to_owned())
+        } else {
+            long.insert(name)
         };
     }
     let mut groups: BTreeMap<Cow<'a, str>, Vec<&'a str>> = BTreeMap::new();
@@ -44,9 +45,10 @@ pub fn shorten_all<'a>(names: &[&'a str], width: usize) -> Vec<Cow<'a, str>> {
         let texts = apart(&members, width);
         let mut numbers = 2u64..;
         for (name, text) in members.into_iter().zip(texts) {
-            let text = match used.contains(&text) {
-                true => numbered(&short, &mut numbers, width, &used),
-                false => text,
+            let text = if used.contains(&text) {
+                numbered(&short, &mut numbers, width, &used)
+            } else {
+                text
             };
             used.insert(text.clone());
             result.insert(name, Cow::Owned(text));

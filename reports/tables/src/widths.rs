@@ -21,9 +21,12 @@ pub fn column_widths(columns: &[Need], gap: usize, width: usize) -> Vec<usize> {
     let natural = |c: &Need| c.natural.max(c.least);
     let fixed: usize = columns.iter().filter(|c| !c.is_flexible).map(natural).sum();
     let room = width.saturating_sub(fixed + gap * columns.len());
-    let at = |cap: usize, c: &Need| match c.is_flexible {
-        true => natural(c).min(cap.max(LEAST).max(c.least)),
-        false => natural(c),
+    let at = |cap: usize, c: &Need| {
+        if c.is_flexible {
+            natural(c).min(cap.max(LEAST).max(c.least))
+        } else {
+            natural(c)
+        }
     };
     let flexible = || columns.iter().filter(|c| c.is_flexible);
     let used = |cap: usize| flexible().map(|c| at(cap, c)).sum::<usize>();
@@ -34,9 +37,10 @@ pub fn column_widths(columns: &[Need], gap: usize, width: usize) -> Vec<usize> {
     }
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        match used(middle) <= room {
-            true => low = middle,
-            false => high = middle - 1,
+        if used(middle) <= room {
+            low = middle
+        } else {
+            high = middle - 1
         }
     }
     let mut widths: Vec<usize> = columns.iter().map(|c| at(low, c)).collect();

@@ -60,9 +60,10 @@ fn lines(path: &Path) -> Vec<(usize, String)> {
     let mut is_code = false;
     let mut found = Vec::new();
     for (number, line) in (1..).zip(source.lines()) {
-        let text = match is_page {
-            true => Some(line).filter(|l| !l.starts_with('#') && !l.starts_with("    ")),
-            false => line.trim_start().strip_prefix("//"),
+        let text = if is_page {
+            Some(line).filter(|l| !l.starts_with('#') && !l.starts_with("    "))
+        } else {
+            line.trim_start().strip_prefix("//")
         };
         let Some(text) = text else { continue };
         let is_fence = text.trim_start_matches(['/', '!', ' ']).starts_with("```");

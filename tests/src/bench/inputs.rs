@@ -91,8 +91,9 @@ fn history(folder: &Path) -> std::io::Result<()> {
     if let Some(mut stdin) = import.stdin.take() {
         stdin.write_all(stream.as_bytes())?;
     }
-    match import.wait()?.success() {
-        true => Ok(()),
-        false => Err(std::io::Error::other("git fast-import failed")),
+    if import.wait()?.success() {
+        Ok(())
+    } else {
+        Err(std::io::Error::other("git fast-import failed"))
     }
 }

@@ -101,9 +101,10 @@ impl Bench {
                     continue;
                 }
                 let outcome = self.start(program, &mut prepared.command())?;
-                let difference = match column.changes_output() && outcome.end == original.end {
-                    true => None,
-                    false => outcome.differs_from(&original),
+                let difference = if column.changes_output() && outcome.end == original.end {
+                    None
+                } else {
+                    outcome.differs_from(&original)
                 };
                 if let Some(d) = difference {
                     let reason = format!("with {}: {d}", column.name());

@@ -481,9 +481,10 @@ fn all_chosen(args: &Args) -> Result<(Vec<Subject>, Vec<String>)> {
     }
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for entry in table {
-        let is_chosen = match args.only.is_empty() {
-            true => entry.quick || !args.quick,
-            false => args.only.contains(&entry.name),
+        let is_chosen = if args.only.is_empty() {
+            entry.quick || !args.quick
+        } else {
+            args.only.contains(&entry.name)
         };
         match entry.file() {
             _ if !is_chosen => {}
@@ -508,9 +509,10 @@ fn table_rows(args: &Args, root: &Path, entries: &[Subject]) -> Result<Vec<Row>>
             let row = table_row(args, &bench, entry, file).unwrap_or_else(|e| {
                 let mut row = new_row(&entry.name, file, String::new());
                 // Some of all installed programs wait for ever.
-                match args.installed && e.doing == "running the original" {
-                    true => row.note = e.to_string(),
-                    false => row.failures.push(e.to_string()),
+                if args.installed && e.doing == "running the original" {
+                    row.note = e.to_string()
+                } else {
+                    row.failures.push(e.to_string())
                 }
                 row
             });
@@ -585,9 +587,10 @@ fn main() -> ExitCode {
             args.job.push("icount".into());
         }
     }
-    let done = match args.list {
-        true => list(&args),
-        false => main_result(&args),
+    let done = if args.list {
+        list(&args)
+    } else {
+        main_result(&args)
     };
     exit_code("corpus", done)
 }

@@ -130,9 +130,10 @@ fn row(args: &Args, program: &Path, tool: &str) -> Result<String> {
 
 fn main_result(args: &Args) -> Result<()> {
     let known = || PROGRAMS.iter().map(PathBuf::from).filter(|p| p.exists());
-    let programs: Vec<PathBuf> = match args.programs.is_empty() {
-        true => known().collect(),
-        false => args.programs.clone(),
+    let programs: Vec<PathBuf> = if args.programs.is_empty() {
+        known().collect()
+    } else {
+        args.programs.clone()
     };
     println!(
         "| program | MB | text MB | tool | wall s | CPU s | text MB/s | by CPU, 2 cores | peak MB | bytes per byte | output MB |"

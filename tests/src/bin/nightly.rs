@@ -294,9 +294,10 @@ fn run(args: &Args) -> Result<bool> {
         return Ok(true);
     }
     let notes = place.join("passed");
-    let passed = match args.again {
-        true => String::new(),
-        false => std::fs::read_to_string(&notes).unwrap_or_default(),
+    let passed = if args.again {
+        String::new()
+    } else {
+        std::fs::read_to_string(&notes).unwrap_or_default()
     };
     let passed: BTreeSet<&str> = passed.lines().collect();
     let notes = std::fs::File::options()
@@ -318,14 +319,13 @@ fn run(args: &Args) -> Result<bool> {
         println!("{verdict:<7} {seconds:>8.1} s  {}", job.name);
         // A closed pipe shows at the next line.
         let _ = std::io::stdout().flush();
-        match is_passed {
-            true => {
-                count += 1;
-                writeln!(notes, "{}", job.name).map_err(fail)?;
-                // Only logs of failures are of interest.
-                let _ = std::fs::remove_file(&log);
-            }
-            false => failed.push((job.name.clone(), log)),
+        if is_passed {
+            count += 1;
+            writeln!(notes, "{}", job.name).map_err(fail)?;
+            // Only logs of failures are of interest.
+            let _ = std::fs::remove_file(&log);
+        } else {
+            failed.push((job.name.clone(), log))
         }
     }
     println!(

@@ -159,9 +159,10 @@ fn report(folder: &Path, arguments: &[&str]) -> Result<f64> {
         .output()
         .map_err(fail)?;
     let passed = (children().iter().sum::<f64>() - before) * 1e3;
-    match output.status.success() {
-        true => Ok(passed),
-        false => Err(fail(String::from_utf8_lossy(&output.stderr))),
+    if output.status.success() {
+        Ok(passed)
+    } else {
+        Err(fail(String::from_utf8_lossy(&output.stderr)))
     }
 }
 

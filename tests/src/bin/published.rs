@@ -84,9 +84,10 @@ fn scripts() -> Result<Vec<Script>> {
 fn must(doing: &'static str, command: &mut Command) -> Result<()> {
     let status = command.stdout(Stdio::null()).status();
     let status = status.map_err(|e| Error::new(doing, e).file(command.get_program()))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Error::new(doing, format!("{command:?}: {status}"))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::new(doing, format!("{command:?}: {status}")))
     }
 }
 

@@ -146,9 +146,10 @@ fn shell(doing: &'static str, folder: &Path, suite: &Suite, words: &[&str]) -> R
     let command = command.stdin(Stdio::null()).stdout(std::io::stderr());
     let status = command.status();
     let status = status.map_err(|e| Error::new(doing, e).file(folder))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Error::new(doing, status).file(folder)),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::new(doing, status).file(folder))
     }
 }
 

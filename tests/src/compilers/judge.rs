@@ -185,9 +185,10 @@ impl Judge {
                 let is_defect = ["checking the output", "panicked", "a defect of atom"];
                 let is_defect = is_defect.iter().any(|w| e.reason.contains(w));
                 let text = format!("{label}: {}", e.reason);
-                return Ok(Some(match is_defect || e.code.is_none() {
-                    true => Verdict::Wrong(text),
-                    false => Verdict::Refused(text),
+                return Ok(Some(if is_defect || e.code.is_none() {
+                    Verdict::Wrong(text)
+                } else {
+                    Verdict::Refused(text)
                 }));
             }
         };
@@ -196,10 +197,11 @@ impl Judge {
         }
         for (arguments, original) in case.runs.iter().zip(originals) {
             let outcome = self.start(&out, arguments)?;
-            let difference = match original.is_stable {
-                true => outcome.differs_from(&original.outcome),
-                false => (outcome.end != original.outcome.end)
-                    .then(|| format!("ended with {:?}", outcome.end)),
+            let difference = if original.is_stable {
+                outcome.differs_from(&original.outcome)
+            } else {
+                (outcome.end != original.outcome.end)
+                    .then(|| format!("ended with {:?}", outcome.end))
             };
             if let Some(difference) = difference {
                 let text = format!("{label} {arguments:?}: {difference}");

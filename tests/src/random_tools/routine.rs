@@ -227,9 +227,10 @@ impl Argument {
             3 => Self::Constant(*r.of(&[0, 1, 7, 64, 300, 1 << 40])),
             4 => Self::Counter,
             5 | 6 => {
-                let (rust, c) = match r.chance(6) {
-                    true => *r.of(&REGISTERS[16..]),
-                    false => *r.of(&REGISTERS[..16]),
+                let (rust, c) = if r.chance(6) {
+                    *r.of(&REGISTERS[16..])
+                } else {
+                    *r.of(&REGISTERS[..16])
                 };
                 Self::Register(rust, c)
             }
@@ -415,9 +416,10 @@ fn quick_or_cold(r: &mut Random, variables: usize, colds: &[usize]) -> Vec<State
     for _ in 0..1 + r.below(2) {
         let condition = r.of(&CONDITIONS);
         let operands = Expression::some(r, known, 1, condition.2);
-        let (yes, no) = match r.chance(3) {
-            true => (Vec::new(), quick),
-            false => (quick, Vec::new()),
+        let (yes, no) = if r.chance(3) {
+            (Vec::new(), quick)
+        } else {
+            (quick, Vec::new())
         };
         quick = vec![Statement::If(condition, operands, yes, no)];
     }

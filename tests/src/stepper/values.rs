@@ -273,9 +273,10 @@ impl Run<'_> {
                 self.known &= 0xf038;
                 self.outside += 1;
                 if let Some(gate) = gate.filter(|_| self.outside > OUTSIDE_STEPS) {
-                    match self.run_libraries(gate)? {
-                        true => continue,
-                        false => return Ok(()),
+                    if self.run_libraries(gate)? {
+                        continue;
+                    } else {
+                        return Ok(());
                     }
                 }
             } else {
@@ -365,9 +366,10 @@ impl Run<'_> {
     fn before(&mut self, link: u64, pc: u64) -> io::Result<Instance> {
         let i = self.text.info(link).insn;
         let general = ptrace::regs(self.tid)?;
-        let extended = match self.wanted.registers || i.is_vsib() {
-            true => ptrace::extended(self.tid)?,
-            false => Vec::new(),
+        let extended = if self.wanted.registers || i.is_vsib() {
+            ptrace::extended(self.tid)?
+        } else {
+            Vec::new()
         };
         let state = Registers { general, extended };
         let accesses = self.accesses(&i, &state);
@@ -436,10 +438,11 @@ impl Run<'_> {
             let wanted = kind::STORED | a.number << 8;
             let slots = instance.records.iter_mut().filter(|r| r.kind == wanted);
             for (slot, value) in slots.zip(&stored) {
-                slot.first = match repeats(&i) {
+                slot.first = if repeats(&i) {
                     // Also if nothing is stored because rcx is 0.
-                    true => low(instance.state.general.rax, a.size),
-                    false => *value,
+                    low(instance.state.general.rax, a.size)
+                } else {
+                    *value
                 };
             }
             let mut push = |kind, first| {
@@ -481,9 +484,10 @@ impl Run<'_> {
             FlowControl::ConditionalBranch if is_conditional => {
                 let target = i.near_branch_target().wrapping_add(pc.wrapping_sub(link));
                 push(kind::TARGET, target, 0);
-                let taken = match target == next {
-                    true => will_take(&i, general.eflags, general.rcx),
-                    false => now != next,
+                let taken = if target == next {
+                    will_take(&i, general.eflags, general.rcx)
+                } else {
+                    now != next
                 };
                 push(kind::TAKEN, u64::from(taken), 0);
             }

@@ -19,9 +19,10 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
-    let (extension, compiler) = match source.contains("std::") {
-        true => ("cc", "g++"),
-        false => ("c", "gcc"),
+    let (extension, compiler) = if source.contains("std::") {
+        ("cc", "g++")
+    } else {
+        ("c", "gcc")
     };
     let (file, program) = (
         folder.join("program").with_extension(extension),

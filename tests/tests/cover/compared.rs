@@ -88,34 +88,30 @@ fn read(map: &[u8], version: Version) -> Vec<Logged> {
         assert!(hits <= 32, "{hits} hits");
         let entries = &map[SITES * header + site * 32 * entry..][..32 * entry];
         for hit in 0..hits as usize {
-            all.push(match is_memory {
-                false => {
-                    let at =
-                        |place: usize| u128::from(number(&entries[hit * entry + place..][..8]));
-                    let [low, high] = match version {
-                        Version::V422 => [[0, 32], [8, 40]],
-                        _ => [[0, 8], [16, 24]],
-                    };
-                    let values = [0, 1].map(|i| at(low[i]) | at(high[i]) << 64);
-                    let size = shape as usize + 1;
-                    Logged::Numbers {
-                        size,
-                        attribute,
-                        values,
-                    }
-                }
-                true => {
-                    let (size, bytes, lengths) = match version {
-                        Version::V400 => (64, [0, 32], [31, 63]),
-                        Version::V420 => (66, [0, 33], [32, 65]),
-                        Version::V422 => (72, [0, 32], [64, 65]),
-                    };
-                    let own = &entries[hit * size..][..size];
-                    let piece = |i: usize| {
-                        let length = usize::from(own[lengths[i]] & 0x7f);
-                        own[bytes[i]..][..length].to_vec()
-                    };
-                    Logged::Memory([piece(0), piece(1)])
+            all.push(if is_memory {
+                let (size, bytes, lengths) = match version {
+                    Version::V400 => (64, [0, 32], [31, 63]),
+                    Version::V420 => (66, [0, 33], [32, 65]),
+                    Version::V422 => (72, [0, 32], [64, 65]),
+                };
+                let own = &entries[hit * size..][..size];
+                let piece = |i: usize| {
+                    let length = usize::from(own[lengths[i]] & 0x7f);
+                    own[bytes[i]..][..length].to_vec()
+                };
+                Logged::Memory([piece(0), piece(1)])
+            } else {
+                let at = |place: usize| u128::from(number(&entries[hit * entry + place..][..8]));
+                let [low, high] = match version {
+                    Version::V422 => [[0, 32], [8, 40]],
+                    _ => [[0, 8], [16, 24]],
+                };
+                let values = [0, 1].map(|i| at(low[i]) | at(high[i]) << 64);
+                let size = shape as usize + 1;
+                Logged::Numbers {
+                    size,
+                    attribute,
+                    values,
                 }
             });
         }

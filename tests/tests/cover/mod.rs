@@ -345,9 +345,10 @@ fn profiles_do_not_depend_on_the_table_for_people() {
             let rewritten = folder.join(format!("top{top}-{is_whole}"));
             let options = ["--top", top, "--output", "c.out"].map(str::to_owned);
             let tool = Job::Tool("cover".into(), options.into());
-            let job = match is_whole {
-                true => Job::Whole(Box::new(tool), vec![]),
-                false => tool,
+            let job = if is_whole {
+                Job::Whole(Box::new(tool), vec![])
+            } else {
+                tool
             };
             atom::instrument(&program, &rewritten, &job, true).unwrap();
             ok(Command::new("setarch").arg("-R").arg(rewritten), &folder);

@@ -134,10 +134,11 @@ fn told(name: &str, is_static: bool) {
                 place.failing(&[arguments, "1000"], how, signal);
                 let report = std::fs::read_to_string(place.report()).ok();
                 let expected = reports && !arguments.contains('t');
-                match expected {
-                    true => assert_eq!(report.as_deref(), Some("5\n"), "{how} {arguments}"),
+                if expected {
+                    assert_eq!(report.as_deref(), Some("5\n"), "{how} {arguments}")
+                } else {
                     // Other threads go on meanwhile.
-                    false => assert_eq!(report.is_some(), reports, "{how} {arguments}"),
+                    assert_eq!(report.is_some(), reports, "{how} {arguments}")
                 }
             }
             // The routine does not fail yet.

@@ -86,9 +86,10 @@ fn instrument(program: &Path, tool: &str, options: &[&str]) -> PathBuf {
     let out = program.with_extension("out");
     let mut command = Command::new(atom::command().unwrap());
     command.arg(program);
-    match tool.contains('/') {
-        true => command.arg(tool),
-        false => command.args(["--tool", tool]),
+    if tool.contains('/') {
+        command.arg(tool)
+    } else {
+        command.args(["--tool", tool])
     };
     command
         .args(["--strict", "--check", "-o"])

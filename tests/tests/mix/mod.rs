@@ -54,9 +54,8 @@ fn rows<'a>(json: &'a Value, table: &str) -> &'a Vec<Value> {
 fn operations_and_trips_are_those_of_the_source() {
     let (program, _) = build("flop");
     let json = mix(&program);
-    let has = |feature: bool, rows: Vec<(&'static str, &'static str, u64)>| match feature {
-        true => rows,
-        false => Vec::new(),
+    let has = |feature: bool, rows: Vec<(&'static str, &'static str, u64)>| {
+        if feature { rows } else { Vec::new() }
     };
     let mut expected = vec![
         ("single", "scalar", 2000),

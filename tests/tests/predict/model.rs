@@ -104,14 +104,16 @@ impl Tage {
                     let change = if other == taken { 1 } else { -1 };
                     self.trusts_others = (self.trusts_others + change).clamp(-8, 7);
                 }
-                match own == taken {
-                    true => entry.useful = (entry.useful + 1).min(3),
-                    false => entry.useful = entry.useful.saturating_sub(1),
+                if own == taken {
+                    entry.useful = (entry.useful + 1).min(3)
+                } else {
+                    entry.useful = entry.useful.saturating_sub(1)
                 }
             }
-            entry.counter = match taken {
-                true => (entry.counter + 1).min(7),
-                false => entry.counter.saturating_sub(1),
+            entry.counter = if taken {
+                (entry.counter + 1).min(7)
+            } else {
+                entry.counter.saturating_sub(1)
             };
             self.tables[longest].insert(at[longest].0, entry);
         } else {

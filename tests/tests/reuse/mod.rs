@@ -135,9 +135,10 @@ fn judge(case: &Case<'_>, source: &Source) {
     let _lock = atom_tests::lock::exclusive(&case.folder().join("reuse.lock")).unwrap();
     // Repeated instructions make all references to a line at once, so an interval may end later.
     let has_repeats = source.name() == "strings.c";
-    let options: &[&str] = match has_repeats {
-        true => &[],
-        false => &["--interval", "500"],
+    let options: &[&str] = if has_repeats {
+        &[]
+    } else {
+        &["--interval", "500"]
     };
     let (json, missed) = run(case, source, "reuse", options);
     let (expected, intervals) = truth(case, source, &missed, INTERVAL);

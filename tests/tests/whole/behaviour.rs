@@ -40,9 +40,10 @@ fn variant(source: &source::Source) -> Option<Variant> {
     let dynamic = |v: &&Variant| !v.0.contains("static") && !v.0.contains("bare");
     let mut all = source.variants.iter().filter(dynamic);
     let plain = Variant("gcc-O2".to_owned());
-    match source.variants.contains(&plain) {
-        true => Some(plain),
-        false => all.next().cloned(),
+    if source.variants.contains(&plain) {
+        Some(plain)
+    } else {
+        all.next().cloned()
     }
 }
 

@@ -54,9 +54,10 @@ fn opens(name: &str, flags: &[&str]) -> (Place, Vec<PathBuf>) {
     all.extend(flags.iter().map(|f| f.to_string()));
     all.extend(["-llinked", "-lthrower"].map(str::to_owned));
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    let compiler = match flags.contains(&"clang") {
-        true => "clang++",
-        false => "g++",
+    let compiler = if flags.contains(&"clang") {
+        "clang++"
+    } else {
+        "g++"
     };
     let all: Vec<&str> = all.into_iter().filter(|f| *f != "clang").collect();
     place.program(compiler, "opens.cc", &all);

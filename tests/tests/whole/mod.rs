@@ -86,13 +86,13 @@ impl Place {
         let rest: Vec<OsString> = std::iter::once(source.clone().into())
             .chain(late.iter().map(OsString::from))
             .collect();
-        match flags.contains(&"-shared") || flags.iter().all(|f| !f.starts_with("-l")) {
-            true => cache::compiled(command, &rest, &source, out).unwrap(),
+        if flags.contains(&"-shared") || flags.iter().all(|f| !f.starts_with("-l")) {
+            cache::compiled(command, &rest, &source, out).unwrap()
+        } else {
             // The libraries count, too.
-            false => {
-                let output = command.arg("-o").arg(out).args(&rest).output().unwrap();
-                assert!(output.status.success(), "{output:?}");
-            }
+
+            let output = command.arg("-o").arg(out).args(&rest).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
         }
     }
 

@@ -130,9 +130,10 @@ impl Ledger {
         };
         let insts = insts(facts, block);
         let reserve = self.reserve.get();
-        let budget = match reserve > self.last {
-            true => (given.get() / 2 + LEAST).min(reserve / (SHARE * insts)),
-            false => 0,
+        let budget = if reserve > self.last {
+            (given.get() / 2 + LEAST).min(reserve / (SHARE * insts))
+        } else {
+            0
         };
         let executed = counts.at(block as usize).replace((-budget) as u64) as i64;
         if given.get() == 0 {

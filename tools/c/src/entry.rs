@@ -26,9 +26,10 @@ static ALL: [Export; TOTAL] = {
     let mut all = [NOTHING; TOTAL];
     let mut i = 0;
     while i < TOTAL {
-        let from = match i < private::EXPORT_COUNT {
-            true => &private::EXPORTS[i],
-            false => &EXPORTS[i - private::EXPORT_COUNT],
+        let from = if i < private::EXPORT_COUNT {
+            &private::EXPORTS[i]
+        } else {
+            &EXPORTS[i - private::EXPORT_COUNT]
         };
         all[i] = Export {
             name: from.name,

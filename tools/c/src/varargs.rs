@@ -158,10 +158,11 @@ pub fn to_extended(x: f64) -> [u8; 10] {
 /// # Safety
 /// It is null or such a string, which lives for `'a`.
 pub unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
-    match text.is_null() {
-        true => &[],
+    if text.is_null() {
+        &[]
+    } else {
         // SAFETY: the caller's promise.
-        false => unsafe { CStr::from_ptr(text).to_bytes() },
+        unsafe { CStr::from_ptr(text).to_bytes() }
     }
 }
 

@@ -93,9 +93,10 @@ impl Caches {
                 options(nostack)
             );
         }
-        match at > u64::MAX - 4096 {
-            true => NO_MEMORY.store(true, Ordering::Relaxed),
-            false => self.second.set(at),
+        if at > u64::MAX - 4096 {
+            NO_MEMORY.store(true, Ordering::Relaxed)
+        } else {
+            self.second.set(at)
         }
     }
 

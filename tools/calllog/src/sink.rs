@@ -99,9 +99,10 @@ impl Sink {
                 clock: settings.clock,
                 process,
                 parent: if process == run.pid { 0 } else { run.pid },
-                start: match process == run.pid {
-                    true => run.start.0,
-                    false => settings::now(settings.clock).0,
+                start: if process == run.pid {
+                    run.start.0
+                } else {
+                    settings::now(settings.clock).0
                 },
                 ticks_per_second: settings.clock.ticks_per_second(),
                 unix_nanos: clocks::since_1970(),
@@ -191,9 +192,10 @@ impl Sink {
     fn write(&mut self, is_end: bool, tail: Tail) {
         if !self.run.settings.is_exercise {
             let tail = Tail {
-                end: match is_end {
-                    true => tail.end,
-                    false => settings::now(self.run.settings.clock).0,
+                end: if is_end {
+                    tail.end
+                } else {
+                    settings::now(self.run.settings.clock).0
                 },
                 ticks_per_second: self.run.ticks_per_second(),
                 events: self.events,

@@ -23,9 +23,10 @@ pub struct Export<'a> {
 /// Writes the files with these names, which are empty for files that are not wanted.
 pub fn write(export: &Export<'_>, names: &[&str]) {
     // All but the first file show the tree.
-    let tree = match names.iter().skip(1).any(|name| !name.is_empty()) {
-        true => export.tree(),
-        false => CallTree::default(),
+    let tree = if names.iter().skip(1).any(|name| !name.is_empty()) {
+        export.tree()
+    } else {
+        CallTree::default()
     };
     let facts = format!(
         "{} instructions in {} call paths",

@@ -62,9 +62,10 @@ fn facts(report: &mut Report, found: &Found, threads: &[Tree]) {
         // procedure, where paths have one procedure each.
         let around = nodes[repeat.to].parent;
         let is_more = around != 0 && nodes[around].proc.is_none();
-        match is_more && repeat.from != repeat.to {
-            false => back += repeat.calls,
-            true => beyond += repeat.calls,
+        if is_more && repeat.from != repeat.to {
+            beyond += repeat.calls
+        } else {
+            back += repeat.calls
         }
     }
     report

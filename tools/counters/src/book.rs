@@ -155,10 +155,7 @@ impl Book {
             let passed = moment.values[i].wrapping_sub(frame.values[i]);
             // A meter that was closed or opened again may go back.
             let passed = if passed as i64 > 0 { passed } else { 0 };
-            let own = match frame.is_call {
-                true => costs.own[i],
-                false => 0,
-            };
+            let own = if frame.is_call { costs.own[i] } else { 0 };
             let cost = own + frame.notes * costs.whole[i] / 2;
             *value = passed.saturating_sub(cost);
         }

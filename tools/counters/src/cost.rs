@@ -90,9 +90,10 @@ fn measure(run: &Run, cells: Counters<ROW>) -> Option<Costs> {
     let mut state = State::new(run)?;
     let buffer = NoteBuffer::new();
     state.lend(&buffer);
-    let routine = match run.settings.has_meters() {
-        true => by_all as Routine,
-        false => by_cells as Routine,
+    let routine = if run.settings.has_meters() {
+        by_all as Routine
+    } else {
+        by_cells as Routine
     };
     let thread = buffer.thread();
     let mut own: [Vec<u64>; MEASURES] = Default::default();

@@ -49,9 +49,10 @@ impl Energy {
                 },
             }
         }
-        match seen.is_empty() {
-            true => Err("there are no coefficients".into()),
-            false => Ok(energy),
+        if seen.is_empty() {
+            Err("there are no coefficients".into())
+        } else {
+            Ok(energy)
         }
     }
 

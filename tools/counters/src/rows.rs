@@ -51,9 +51,10 @@ fn plain(name: &str) -> String {
         _ => '_',
     };
     let name: String = name.chars().take(LONGEST).map(keep).collect();
-    match name.starts_with('.') || name == "summary" {
-        true => format!("_{name}"),
-        false => name,
+    if name.starts_with('.') || name == "summary" {
+        format!("_{name}")
+    } else {
+        name
     }
 }
 
@@ -139,9 +140,10 @@ impl Collected {
         push(bytes, run.since_start(row.stop));
         push(bytes, (row.values[0] as f64 * run.nanos_per_tick()) as u64);
         for i in 0..run.settings.slots.len() {
-            match run.missing.iter().any(|(missing, _)| *missing == i) {
-                true => bytes.push(b','),
-                false => push(bytes, row.values[1 + i]),
+            if run.missing.iter().any(|(missing, _)| *missing == i) {
+                bytes.push(b',')
+            } else {
+                push(bytes, row.values[1 + i])
             }
         }
         // The end of the line replaces the last comma.
@@ -173,14 +175,13 @@ impl Collected {
         let path = folder.join(format!("{stem}.csv"));
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let (bytes, exists) = &self.files[number];
-        let mut file = match exists {
-            true => output::append_file(&path)?,
-            false => {
-                fs::create_dir_all(&folder).map_err(named)?;
-                let mut file = output::create_file(&path).map_err(named)?;
-                file.write_all(header(self.run).as_bytes()).map_err(named)?;
-                file
-            }
+        let mut file = if *exists {
+            output::append_file(&path)?
+        } else {
+            fs::create_dir_all(&folder).map_err(named)?;
+            let mut file = output::create_file(&path).map_err(named)?;
+            file.write_all(header(self.run).as_bytes()).map_err(named)?;
+            file
         };
         file.write_all(bytes).map_err(named)
     }

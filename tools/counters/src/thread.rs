@@ -269,9 +269,10 @@ impl State {
             let row = book.event(event, &moment, &costs);
             rows.extend(row.filter(|_| with_rows));
         };
-        match ends {
-            true => self.balancer.end(clock, &mut out),
-            false => self.balancer.suspend(clock, &mut out),
+        if ends {
+            self.balancer.end(clock, &mut out)
+        } else {
+            self.balancer.suspend(clock, &mut out)
         }
         self.hand_over();
     }

@@ -17,17 +17,15 @@ impl Kind {
         marks: &'static str,
         unit: &'static str,
     ) -> Column {
-        match self.is_counted {
-            true => Column::count(counts, unit),
-            false => Column::count(marks, unit).sum(Sum::Max),
+        if self.is_counted {
+            Column::count(counts, unit)
+        } else {
+            Column::count(marks, unit).sum(Sum::Max)
         }
     }
 
     /// The sum of two values of one source line, or of one function.
     pub fn sum(self, a: u64, b: u64) -> u64 {
-        match self.is_counted {
-            true => a + b,
-            false => a.max(b),
-        }
+        if self.is_counted { a + b } else { a.max(b) }
     }
 }

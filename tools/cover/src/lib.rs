@@ -120,9 +120,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
             marked.extend(proc.blocks().map(|_| false));
             continue;
         }
-        let plan = match has_counts {
-            true => Plan::default(),
-            false => marks::plan(proc, has_edges.then_some(&mut edges)),
+        let plan = if has_counts {
+            Plan::default()
+        } else {
+            marks::plan(proc, has_edges.then_some(&mut edges))
         };
         let name = names.intern(proc.name());
         let mut line = None;
@@ -164,17 +165,16 @@ fn instrument(program: &Program, args: &Args) -> Result {
         fixed: &fixed,
         names: &names,
     };
-    match has_counts {
-        true => add_counts(program, has_edges, &report),
-        false => {
-            let placed = Placed {
-                marked,
-                ways,
-                edges: edges as usize,
-                rules,
-            };
-            add_marks(program, has_edges, placed, &report);
-        }
+    if has_counts {
+        add_counts(program, has_edges, &report)
+    } else {
+        let placed = Placed {
+            marked,
+            ways,
+            edges: edges as usize,
+            rules,
+        };
+        add_marks(program, has_edges, placed, &report);
     }
     Ok(())
 }

@@ -188,9 +188,10 @@ pub fn each(group: &Group<'_>, mut each: impl FnMut(usize, &BlockFacts)) -> Opti
     for i in 0..group.len {
         let (code, has_branch) = Code::next(&mut bytes, end)?;
         end = code.end();
-        let branch = match has_branch {
-            true => Some(branch(&mut bytes, group.first, head, end, &mut line)?),
-            false => None,
+        let branch = if has_branch {
+            Some(branch(&mut bytes, group.first, head, end, &mut line)?)
+        } else {
+            None
         };
         each(i, &BlockFacts { code, branch });
     }

@@ -24,9 +24,10 @@ pub fn write(
     measure: usize,
     names: &[&str],
 ) {
-    let tree = match names.iter().skip(1).any(|name| !name.is_empty()) {
-        true => tree(found, paths, program),
-        false => CallTree::default(),
+    let tree = if names.iter().skip(1).any(|name| !name.is_empty()) {
+        tree(found, paths, program)
+    } else {
+        CallTree::default()
     };
     let totals = &found.heap.totals;
     let facts = format!(

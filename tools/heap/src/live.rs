@@ -45,10 +45,11 @@ pub struct Figures {
 impl Figures {
     /// Number and bytes of blocks that were live at the process's last peak.
     pub fn at_peak(&self, peak: u64) -> [u64; 2] {
-        match self.peak == peak {
-            true => self.at_peak,
+        if self.peak == peak {
+            self.at_peak
+        } else {
             // Nothing has changed here since.
-            false => self.live,
+            self.live
         }
     }
 
@@ -276,9 +277,10 @@ impl Heap {
         let born = time;
         if let Some(old) = self.blocks.insert(at, Block { size, born, path }) {
             self.gone(old, time);
-            match self.threads > 1 {
-                true => *self.owed.entry(at).or_default() += 1,
-                false => self.totals.unseen_frees += 1,
+            if self.threads > 1 {
+                *self.owed.entry(at).or_default() += 1
+            } else {
+                self.totals.unseen_frees += 1
             }
         }
         if !self.early.is_empty()

@@ -88,21 +88,20 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let mut list = BatchList::new();
     let mut push = |batch: &Noted<'_>| list.push(batch);
-    match patterns.is_empty() {
-        true => program
+    if patterns.is_empty() {
+        program
             .procs()
-            .for_each(|proc| noted.add_proc(proc, &mut push)),
-        false => {
-            let mut procs = Vec::new();
-            for pattern in patterns {
-                procs.extend(program.procs_matching(pattern)?);
-            }
-            procs.sort_by_key(|proc| proc.index());
-            procs.dedup_by_key(|proc| proc.index());
-            procs
-                .into_iter()
-                .for_each(|proc| noted.add_proc(proc, &mut push));
+            .for_each(|proc| noted.add_proc(proc, &mut push))
+    } else {
+        let mut procs = Vec::new();
+        for pattern in patterns {
+            procs.extend(program.procs_matching(pattern)?);
         }
+        procs.sort_by_key(|proc| proc.index());
+        procs.dedup_by_key(|proc| proc.index());
+        procs
+            .into_iter()
+            .for_each(|proc| noted.add_proc(proc, &mut push));
     }
     let mut objects = StringList::new();
     for object in program.objects() {

@@ -68,9 +68,10 @@ impl Sums {
 
     /// Adds what was counted at one instruction.
     fn special(&mut self, shape: &Shape, count: u64) {
-        match shape.is_masked {
-            true => self.operations += count * u64::from(shape.each),
-            false => self.access(shape, count),
+        if shape.is_masked {
+            self.operations += count * u64::from(shape.each)
+        } else {
+            self.access(shape, count)
         }
     }
 

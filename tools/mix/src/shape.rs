@@ -41,9 +41,10 @@ plain_data! {
 impl Shape {
     /// Floating-point operations of one execution; for a mask none, since those are counted one by one.
     pub fn operations(&self) -> u64 {
-        match self.is_masked {
-            true => 0,
-            false => u64::from(self.numbers) * u64::from(self.each),
+        if self.is_masked {
+            0
+        } else {
+            u64::from(self.numbers) * u64::from(self.each)
         }
     }
 }
@@ -105,9 +106,10 @@ fn shape(inst: Inst<'_>, names: &mut StringList) -> Shape {
 /// The extensions as people know them. What every processor with 64 bits has is one set.
 fn extensions(isa: &str) -> String {
     let is_base = |name: &&str| name.starts_with("INTEL") || ["X64", "CMOV", "CX8"].contains(name);
-    match isa.split('+').all(|name| is_base(&name)) {
-        true => "x86-64".into(),
-        false => isa.replace('_', "."),
+    if isa.split('+').all(|name| is_base(&name)) {
+        "x86-64".into()
+    } else {
+        isa.replace('_', ".")
     }
 }
 

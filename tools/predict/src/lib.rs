@@ -232,9 +232,12 @@ impl<'a> Found<'a> {
         for inst in &self.calls {
             let back = ImageAddress(inst.pc() + inst.size() as u64);
             let is_pointer = inst.is_type(InstType::Jump);
-            let leaves = |to: Proc<'_>| match to.is_stub() {
-                true => !is_whole,
-                false => to.is_opaque(),
+            let leaves = |to: Proc<'_>| {
+                if to.is_stub() {
+                    !is_whole
+                } else {
+                    to.is_opaque()
+                }
             };
             match (is_pointer, is_whole) {
                 (true, true) => {
@@ -262,9 +265,10 @@ impl<'a> Found<'a> {
         for (number, inst) in self.returns.iter().enumerate() {
             inst.add_call(Before, executed, (counts.at(number),));
             let count = wrong.at(number);
-            match is_whole {
-                true => inst.add_call(Before, give_back_from, (stack, count, Reg::Rsp)),
-                false => inst.add_call(Before, give_back, (stack, count, BranchTarget)),
+            if is_whole {
+                inst.add_call(Before, give_back_from, (stack, count, Reg::Rsp))
+            } else {
+                inst.add_call(Before, give_back, (stack, count, BranchTarget))
             }
         }
         Returned { counts, wrong }
@@ -279,17 +283,19 @@ fn add_branch(inst: Inst<'_>, number: usize, asks: bool, buffer: ThreadData<Note
     // A condition costs more than a constant: flags are often free after the branch.
     if stays && block.has_way(Way::Taken) && block.has_way(Way::Falling) {
         for (way, kind) in [(Way::Taken, TAKEN), (Way::Falling, NOT_TAKEN)] {
-            match asks {
-                true => block.add_call_on(way, outcome, (buffer, word(kind))),
-                false => block.add_call_on(way, outcome_again, (buffer, word(kind))),
+            if asks {
+                block.add_call_on(way, outcome, (buffer, word(kind)))
+            } else {
+                block.add_call_on(way, outcome_again, (buffer, word(kind)))
             }
         }
         return;
     }
     let args = (buffer, word(NOT_TAKEN), BrCondValue);
-    match asks {
-        true => inst.add_call(Before, branch, args),
-        false => inst.add_call(Before, branch_again, args),
+    if asks {
+        inst.add_call(Before, branch, args)
+    } else {
+        inst.add_call(Before, branch_again, args)
     }
 }
 

@@ -243,14 +243,16 @@ impl Tage {
                 let change = if other == taken { 1 } else { -1 };
                 self.trusts_others = (self.trusts_others + change).clamp(-8, 7);
             }
-            useful = match own == taken {
-                true => (useful + 1).min(MOST_USEFUL),
-                false => useful.saturating_sub(1),
+            useful = if own == taken {
+                (useful + 1).min(MOST_USEFUL)
+            } else {
+                useful.saturating_sub(1)
             };
         }
-        let counter = match taken {
-            true => (old.counter() + 1).min(LARGEST),
-            false => old.counter().saturating_sub(1),
+        let counter = if taken {
+            (old.counter() + 1).min(LARGEST)
+        } else {
+            old.counter().saturating_sub(1)
         };
         *entry = Entry::new(old.tag(), useful, counter);
         predicted

@@ -320,9 +320,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
             let arc = Arc {
                 caller: proc.index() as u32,
                 callee: callee.index() as u32,
-                kind: match inst.is_type(InstType::Call) {
-                    true => Kind::Call,
-                    false => Kind::Jump,
+                kind: if inst.is_type(InstType::Call) {
+                    Kind::Call
+                } else {
+                    Kind::Jump
                 },
             };
             let number = *numbers.entry(arc).or_insert_with(|| {

@@ -156,9 +156,10 @@ pub fn enter_proc(calls: PerThread<Calls>, what: u64, sp: u64, a: u64, b: u64, c
     if calls.depth.get() != 0 && calls.calls[0][0].get() >= sp {
         return;
     }
-    let site = match calls.pointer[1].get() == sp {
-        true => calls.pointer[0].get(),
-        false => what / 16,
+    let site = if calls.pointer[1].get() == sp {
+        calls.pointer[0].get()
+    } else {
+        what / 16
     };
     entered(&calls, (site << 4) | (what % 16), sp, [a, b, c]);
 }

@@ -264,9 +264,12 @@ fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Op
 fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
     let set = shape.set_of(&state.lines, line);
     let sequence = MAP.sequence();
-    let mark = |line: u64| match MAP.covers(line, line + shape.line()) {
-        true => line.wrapping_neg() ^ PLAIN,
-        false => line.wrapping_neg(),
+    let mark = |line: u64| {
+        if MAP.covers(line, line + shape.line()) {
+            line.wrapping_neg() ^ PLAIN
+        } else {
+            line.wrapping_neg()
+        }
     };
     let plain = line.wrapping_neg();
     let place = set.iter().position(|other| other.get() | PLAIN == plain);

@@ -156,9 +156,10 @@ impl AllReferences {
             block: referring.inst.block().index() as u32,
             each,
         });
-        let counted = match referring.is_counted {
-            true => OperandTag::COUNTED,
-            false => 0,
+        let counted = if referring.is_counted {
+            OperandTag::COUNTED
+        } else {
+            0
         };
         (
             self.rows.at(number),

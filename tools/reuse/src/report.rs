@@ -259,9 +259,10 @@ fn origin_name(origin: &Origin, places: &Places) -> String {
     } else {
         "heap"
     };
-    match callers.is_empty() {
-        true => format!("{kind}: (Go's runtime)"),
-        false => format!("{kind}: {}", callers.join(" < ")),
+    if callers.is_empty() {
+        format!("{kind}: (Go's runtime)")
+    } else {
+        format!("{kind}: {}", callers.join(" < "))
     }
 }
 

@@ -168,9 +168,10 @@ fn judge_interpreter(file: &File, offset: u64, size: u64) -> Verdict {
         return Verdict::Unknown;
     };
     let is_whole = file.read(path, offset) == path.len() && path.last() == Some(&0);
-    match is_whole && is_executable(path.as_ptr()) {
-        true => Verdict::Followed,
-        false => Verdict::Unknown,
+    if is_whole && is_executable(path.as_ptr()) {
+        Verdict::Followed
+    } else {
+        Verdict::Unknown
     }
 }
 

@@ -115,11 +115,12 @@ impl Lines<'_> {
     ) -> Result<Placed<'a>, String> {
         let copies = self.copies(view);
         if copies.is_empty() {
-            return Err(match view.has_file(self.file) {
-                true => "no code comes from its line or from those behind: it was removed \
+            return Err(if view.has_file(self.file) {
+                "no code comes from its line or from those behind: it was removed \
                          as never executed, or the file was compiled without -g"
-                    .to_owned(),
-                false => "no code comes from its source file: compile that with -g".to_owned(),
+                    .to_owned()
+            } else {
+                "no code comes from its source file: compile that with -g".to_owned()
             });
         }
         let start = copies
@@ -157,16 +158,17 @@ impl Lines<'_> {
         };
         let outside = copies.iter().flat_map(|c| c.outside(head, last, &regions));
         let outside = outside.collect();
-        match regions.is_empty() {
-            false => Ok(Placed {
+        if regions.is_empty() {
+            Err(format!(
+                "the loop at line {first} is mixed with other code; {USE_MARKER}"
+            ))
+        } else {
+            Ok(Placed {
                 first,
                 last,
                 regions,
                 outside,
-            }),
-            true => Err(format!(
-                "the loop at line {first} is mixed with other code; {USE_MARKER}"
-            )),
+            })
         }
     }
 

@@ -119,9 +119,10 @@ fn procedures<'a>(
             outside: Vec::new(),
         });
     }
-    match any {
-        true => Ok(()),
-        false => Err(format!("no procedure is called `{name}`; `atom show APP` lists them").into()),
+    if any {
+        Ok(())
+    } else {
+        Err(format!("no procedure is called `{name}`; `atom show APP` lists them").into())
     }
 }
 
@@ -144,11 +145,12 @@ fn line_of<'a>(
     };
     let families = view.with_lines(file, line, line);
     if families.is_empty() {
-        return Err(match view.has_file(file) {
-            true => "no code comes from this line".to_owned(),
-            false => "no code is known to come from this file: compile it with -g, and name it as \
+        return Err(if view.has_file(file) {
+            "no code comes from this line".to_owned()
+        } else {
+            "no code is known to come from this file: compile it with -g, and name it as \
                  the compiler saw it"
-                .to_owned(),
+                .to_owned()
         });
     }
     if let Ok(placed) = labels::at_line(view, file, line) {

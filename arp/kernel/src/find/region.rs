@@ -85,9 +85,10 @@ impl<'a> Region<'a> {
         let mut border = Border::default();
         for &block in &self.family.blocks {
             if self.family.entries.contains(&block) && self.starts(block) {
-                border.enters.push(match has_entry(block) {
-                    true => Point::Way(block, Way::Entry),
-                    false => Point::Perhaps(block),
+                border.enters.push(if has_entry(block) {
+                    Point::Way(block, Way::Entry)
+                } else {
+                    Point::Perhaps(block)
                 });
             }
             let mut was = self.starts(block);
@@ -116,9 +117,10 @@ impl<'a> Region<'a> {
         if !targets.is_empty() {
             border.add(
                 !inside,
-                match targets.len() == tables.len() {
-                    true => Point::Way(block, Way::Taken),
-                    false => Point::Table(block.last_inst(), targets),
+                if targets.len() == tables.len() {
+                    Point::Way(block, Way::Taken)
+                } else {
+                    Point::Table(block.last_inst(), targets)
                 },
             );
         }
@@ -135,9 +137,10 @@ impl<'a> Region<'a> {
 
 impl<'a> Border<'a> {
     fn add(&mut self, enters: bool, point: Point<'a>) {
-        match enters {
-            true => self.enters.push(point),
-            false => self.leaves.push(point),
+        if enters {
+            self.enters.push(point)
+        } else {
+            self.leaves.push(point)
         }
     }
 

@@ -164,9 +164,10 @@ pub fn begin(
     let user = USER_CODE.get().copied().unwrap_or_default();
     let settings = Settings {
         mode: Mode::from_number(choices.mode.into()).unwrap_or(Mode::RecordAverage),
-        format: match choices.is_binary {
-            false => Format::Ascii,
-            true => Format::Binary,
+        format: if choices.is_binary {
+            Format::Binary
+        } else {
+            Format::Ascii
         },
         data_type: DataType::from_number(choices.data_type.into()).unwrap_or(DataType::UInt),
         file: texts.get(choices.file),
@@ -386,9 +387,12 @@ pub fn table(
 ) {
     let distance = target.wrapping_sub(pc.0) as i64;
     if places.contains(&distance) {
-        with(thread, |open| match enters {
-            true => open.enter(section, rsp.0, 0),
-            false => open.leave(section, rsp.0),
+        with(thread, |open| {
+            if enters {
+                open.enter(section, rsp.0, 0)
+            } else {
+                open.leave(section, rsp.0)
+            }
         });
     }
 }

@@ -55,9 +55,12 @@ fn columns(measure: Measure, is_integer: bool) -> [Column; 4] {
     let name = measure.name();
     // A few bytes, once in a process.
     let called = |word: &str| -> &'static str { format!("{name}, {word}").leak() };
-    let column = |name, sum| match is_integer {
-        true => Column::count(name, measure.name()).sum(sum),
-        false => Column::ratio(name).sum(sum),
+    let column = |name, sum| {
+        if is_integer {
+            Column::count(name, measure.name()).sum(sum)
+        } else {
+            Column::ratio(name).sum(sum)
+        }
     };
     [
         column(name, Sum::Add),
@@ -113,9 +116,12 @@ pub fn write(whole: &Whole, facts: &[SectionFacts], texts: Strings, sum: &Facts,
                 let stats = stats
                     .and_then(|all| all.get(set))
                     .filter(|s| s.count() != 0);
-                let cell = |value: f64| match is_integer(*measure) {
-                    true => Cell::Number(value as u64),
-                    false => Cell::Ratio(value),
+                let cell = |value: f64| {
+                    if is_integer(*measure) {
+                        Cell::Number(value as u64)
+                    } else {
+                        Cell::Ratio(value)
+                    }
                 };
                 let each = |of: fn(&Stats) -> f64| stats.map_or(Cell::Empty, |s| cell(of(s)));
                 row.extend([each(Stats::sum), each(Stats::min), each(Stats::max)]);

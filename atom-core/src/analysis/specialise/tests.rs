@@ -105,9 +105,10 @@ fn the_rare_case_takes_back_the_one_store_before_it() {
             for i in 1..stores {
                 a.inc(qword_ptr(rdi + 64 * i as i32)).unwrap();
             }
-            match locked {
-                true => a.lock().sub(qword_ptr(rdi), 5).unwrap(),
-                false => a.sub(qword_ptr(rdi), 5).unwrap(),
+            if locked {
+                a.lock().sub(qword_ptr(rdi), 5).unwrap()
+            } else {
+                a.sub(qword_ptr(rdi), 5).unwrap()
             }
             a.js(rare).unwrap();
             a.ret().unwrap();

@@ -192,9 +192,10 @@ impl FlowGraph {
         let flow = cfg.inst(last).flow;
         let end = cfg.inst_end(last);
         let is_call = matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall);
-        let next = match is_call {
-            true => EdgeKind::CallReturn,
-            false => EdgeKind::Fall,
+        let next = if is_call {
+            EdgeKind::CallReturn
+        } else {
+            EdgeKind::Fall
         };
         let jump = match flow {
             ControlFlow::IndirectJump => EdgeKind::Table,

@@ -113,9 +113,10 @@ impl<'s> Registers<'s> {
         };
         match address {
             Term::Register(RSP, at) => load(Base::Point, at).unwrap_or_else(|| {
-                match self.state.is_some_and(|s| s.has_written(at)) {
-                    true => Term::Unknown,
-                    false => Term::Memory(RSP, at),
+                if self.state.is_some_and(|s| s.has_written(at)) {
+                    Term::Unknown
+                } else {
+                    Term::Memory(RSP, at)
                 }
             }),
             Term::Register(register, at) => Term::Memory(register, at),

@@ -375,9 +375,10 @@ impl<'a> Reader<'a> {
     fn read(&mut self, address: u64, book: &mut Rulebook<'a>) -> Option<&Read<'a>> {
         let is_at = |number: usize| self.kept.get(number).is_some_and(|r| r.covers(address));
         if !is_at(self.last[0]) {
-            let number = match is_at(self.last[1]) {
-                true => self.last[1],
-                false => self.find(address, book)?,
+            let number = if is_at(self.last[1]) {
+                self.last[1]
+            } else {
+                self.find(address, book)?
             };
             self.last = [number, self.last[0]];
         }

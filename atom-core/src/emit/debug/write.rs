@@ -219,9 +219,10 @@ impl Out {
             Some(())
         };
         let _ = blank();
-        match is_types {
-            true => self.types.extend(bytes),
-            false => self.info.extend(bytes),
+        if is_types {
+            self.types.extend(bytes)
+        } else {
+            self.info.extend(bytes)
         }
     }
 

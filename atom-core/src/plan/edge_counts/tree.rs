@@ -113,9 +113,10 @@ impl Solver {
     /// Chooses the edges to count. `None` if an edge whose count is wanted cannot be counted and does not
     /// follow from others. Merging vertices changes the ends of edges.
     pub fn solve(&mut self, vertices: usize, edges: &mut [Edge]) -> Option<&Solution> {
-        let vertices = match edges.iter().any(|e| e.is_idle() && !e.is_loop()) {
-            true => self.join(vertices, edges),
-            false => vertices,
+        let vertices = if edges.iter().any(|e| e.is_idle() && !e.is_loop()) {
+            self.join(vertices, edges)
+        } else {
+            vertices
         };
         self.span(vertices, edges);
         self.at.find(vertices, edges);
@@ -319,9 +320,10 @@ mod tests {
         let blocks = 1 + random.below(12) as u32;
         let mut edges = Vec::new();
         let mut add = |random: &mut Random, from, to, countable: bool| {
-            let cost = match countable {
-                true => random.below(5) as f32,
-                false => f32::INFINITY,
+            let cost = if countable {
+                random.below(5) as f32
+            } else {
+                f32::INFINITY
             };
             // Now and then also what cannot be counted.
             let share = if countable { share } else { share / 10 };

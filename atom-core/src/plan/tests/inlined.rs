@@ -193,16 +193,18 @@ fn usual_live(r: &mut Random) -> RegSet {
 }
 
 fn argument(r: &mut Random, pointer: bool, is_usual: bool) -> Value {
-    match is_usual && !pointer {
-        true => usual_argument(r),
-        false => random_argument(r, pointer),
+    if is_usual && !pointer {
+        usual_argument(r)
+    } else {
+        random_argument(r, pointer)
     }
 }
 
 fn live(r: &mut Random, is_usual: bool) -> RegSet {
-    match is_usual {
-        true => usual_live(r),
-        false => random::random_live(r),
+    if is_usual {
+        usual_live(r)
+    } else {
+        random::random_live(r)
     }
 }
 

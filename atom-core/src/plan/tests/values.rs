@@ -118,13 +118,14 @@ pub fn random(r: &mut Random) -> Value {
             Value::Next(taken, r.below(1 << 20), r.below(1 << 20))
         }
         8 => {
-            let address = match r.chance(2) {
-                true => Address::at(Gpr::RSP, r.below(256) as i64 - 128),
-                false => Address {
+            let address = if r.chance(2) {
+                Address::at(Gpr::RSP, r.below(256) as i64 - 128)
+            } else {
+                Address {
                     base: None,
                     image: Some(CODE as u64 + CONTENTS.0 + r.below(CONTENTS.1 - 8)),
                     ..Address::at(Gpr::RAX, 0)
-                },
+                }
             };
             Value::Load(address, size)
         }

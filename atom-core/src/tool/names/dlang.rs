@@ -149,9 +149,10 @@ impl Reader<'_> {
     /// else.
     fn parameters_of_name(&mut self, to: &mut String) {
         let (start, written) = (self.at, to.len());
-        let modifiers = match self.skip(b"M") {
-            true => self.modifiers(),
-            false => String::new(),
+        let modifiers = if self.skip(b"M") {
+            self.modifiers()
+        } else {
+            String::new()
         };
         let is_function = self.is_convention() && self.function(to).is_some();
         if is_function && self.next().is_some() {
@@ -217,9 +218,10 @@ impl Reader<'_> {
             b'T' => self.type_of(to),
             b'S' if self.skip(b"_D") => {
                 self.qualified(to)?;
-                match self.skip(b"Z") {
-                    true => Some(()),
-                    false => self.type_of(&mut String::new()),
+                if self.skip(b"Z") {
+                    Some(())
+                } else {
+                    self.type_of(&mut String::new())
                 }
             }
             b'S' => self.qualified(to),

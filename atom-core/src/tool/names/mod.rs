@@ -45,9 +45,12 @@ fn is_unprintable(c: char) -> bool {
 
 fn escaped(text: &str) -> String {
     text.chars()
-        .flat_map(|c| match is_unprintable(c) {
-            true => c.escape_default().collect::<Vec<_>>(),
-            false => vec![c],
+        .flat_map(|c| {
+            if is_unprintable(c) {
+                c.escape_default().collect::<Vec<_>>()
+            } else {
+                vec![c]
+            }
         })
         .collect()
 }

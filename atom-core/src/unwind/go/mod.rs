@@ -235,9 +235,10 @@ impl<'a> Record<'a> {
 
     /// Offset in `pctab` of a table by program counter; 0 if there is none.
     pub fn pcdata(&self, number: usize) -> u32 {
-        match number < self.pcdata_count() {
-            true => self.word(self.form.record_size() + 4 * number),
-            false => 0,
+        if number < self.pcdata_count() {
+            self.word(self.form.record_size() + 4 * number)
+        } else {
+            0
         }
     }
 
@@ -282,9 +283,10 @@ impl<'a> GoTable<'a> {
     /// The tables of a program of Go's tool chain; `None` for other programs. Fails if the version is
     /// not known or a table makes no sense.
     pub fn read(image: &'a Image) -> Result<Option<Self>> {
-        match image.is_go() {
-            true => find::tables(image).map(Some),
-            false => Ok(None),
+        if image.is_go() {
+            find::tables(image).map(Some)
+        } else {
+            Ok(None)
         }
     }
 

@@ -307,9 +307,10 @@ fn piece(table: &GoTable<'_>, procedure: &MovedProcedure, end: u64, text: &dyn N
     };
     let record = table.record(function);
     let old_lists = record.bytes()[table.form.record_size()..].to_vec();
-    let base = match COMPARED.contains(&table.name(function)) {
-        true => function.start,
-        false => procedure.new,
+    let base = if COMPARED.contains(&table.name(function)) {
+        function.start
+    } else {
+        procedure.new
     };
     let mut piece = Piece {
         start: procedure.new,
@@ -420,9 +421,12 @@ impl TableWriter<'_> {
     fn unsafe_points(&mut self, old: u32) -> Option<u32> {
         let values = self.table.values(old);
         let is_needed = old != 0 || self.segments.iter().any(|s| s.is_inside);
-        let change = |segment: &Segment, value: i32| match segment.is_inside {
-            true => UNSAFE,
-            false => value.max(UNSAFE),
+        let change = |segment: &Segment, value: i32| {
+            if segment.is_inside {
+                UNSAFE
+            } else {
+                value.max(UNSAFE)
+            }
         };
         is_needed.then(|| self.write(&values, change))
     }

@@ -237,18 +237,20 @@ impl<'a> Writer<'a> {
             return;
         }
         let before = self.state.clone();
-        match written {
-            true => self.state.lose(kept),
-            false => self.state.regain(),
+        if written {
+            self.state.lose(kept)
+        } else {
+            self.state.regain()
         }
         before.change_rules_to(&self.state, self.out);
     }
 
     /// Number of bytes below rsp that inserted code leaves alone. Asked only where a rule names a place there.
     fn kept(&mut self) -> i64 {
-        match self.state.reaches_below_rsp(0) && self.keeps_below() {
-            true => RED_ZONE,
-            false => 0,
+        if self.state.reaches_below_rsp(0) && self.keeps_below() {
+            RED_ZONE
+        } else {
+            0
         }
     }
 

@@ -90,9 +90,12 @@ pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
     let whole = in_place(fde);
     table.lsda(fde)?;
     cfi::check_initial(table, table.cie(fde))
-        .and_then(|()| match cfi::is_plain(table, fde) {
-            true => Ok(()),
-            false => cfi::rewrite(table, fde, &whole, &mut Vec::new()),
+        .and_then(|()| {
+            if cfi::is_plain(table, fde) {
+                Ok(())
+            } else {
+                cfi::rewrite(table, fde, &whole, &mut Vec::new())
+            }
         })
         .map_err(|reason| Error::new(DOING, reason).address(fde.start))
 }

@@ -268,9 +268,10 @@ impl<'a> State<'a> {
             }
         }
         let shown = |state: &Self, rule: &Rule<'a>| -> &'a [u8] {
-            match state.lost.contains(&rule.register) {
-                true => &SAME_VALUE[rule.register as usize],
-                false => rule.bytes,
+            if state.lost.contains(&rule.register) {
+                &SAME_VALUE[rule.register as usize]
+            } else {
+                rule.bytes
             }
         };
         for rule in &other.rules {

@@ -116,9 +116,10 @@ impl GoThread {
     /// At the entry of a procedure of the allocator. It may be entered again for one call, if its stack has grown at the
     /// entry. `unknown` is the site if the goroutine has entered the runtime in another thread, or by no call.
     pub fn allocates(&self, proc: u32, goroutine: u64, size: u64, unknown: u64) {
-        let site = match self.goroutine.get() == goroutine {
-            true => self.site.get(),
-            false => unknown,
+        let site = if self.goroutine.get() == goroutine {
+            self.site.get()
+        } else {
+            unknown
         };
         let open = places(goroutine).find(|open| open.goroutine.load(Acquire) == goroutine);
         let open = match open {

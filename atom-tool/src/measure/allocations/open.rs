@@ -89,9 +89,10 @@ impl OpenCall {
         }
         let role = what % (1 << ROLE_BITS);
         let known = Allocator::from_number(role.into());
-        let (size, other) = match role == THIRD {
-            true => (args[2], 0),
-            false => known.request(args),
+        let (size, other) = if role == THIRD {
+            (args[2], 0)
+        } else {
+            known.request(args)
         };
         self.what.set(what);
         self.size.set(size);
@@ -129,9 +130,10 @@ impl OpenCall {
         self.sp.set(0);
         let role = self.what.get() % (1 << ROLE_BITS);
         let (size, other) = (self.size.get(), self.other.get());
-        let known = match role == THIRD {
-            true => Allocator::Malloc,
-            false => Allocator::from_number(role.into()),
+        let known = if role == THIRD {
+            Allocator::Malloc
+        } else {
+            Allocator::from_number(role.into())
         };
         let block = match known {
             Allocator::Free | Allocator::Munmap => return None,

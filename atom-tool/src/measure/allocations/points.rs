@@ -87,9 +87,12 @@ fn jump<'a>(
         let is_out = matches!(edge.kind, EdgeKind::Tail | EdgeKind::Unknown);
         let to = edge.address.and_then(|address| program.proc_at(address));
         let to = to.filter(|_| is_out).or_else(|| last.entered_proc()).or(to);
-        let to = to.map(|to| match to.is_stub() {
-            true => to.stub_target().unwrap_or(to),
-            false => to,
+        let to = to.map(|to| {
+            if to.is_stub() {
+                to.stub_target().unwrap_or(to)
+            } else {
+                to
+            }
         });
         match to.filter(|to| to.first_block().is_some() && !to.is_stub()) {
             Some(to) => found.push(to),

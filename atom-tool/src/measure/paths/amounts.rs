@@ -201,9 +201,12 @@ fn frequencies(
     };
     let depths: Vec<u32> = blocks.iter().map(depth).collect();
     let mut ways = vec![0.0f64; blocks.len()];
-    let weight = |link: &Link| match depths[link.to] < depths[link.from] {
-        true => 1.0 - STAYS,
-        false => STAYS,
+    let weight = |link: &Link| {
+        if depths[link.to] < depths[link.from] {
+            1.0 - STAYS
+        } else {
+            STAYS
+        }
     };
     for link in links {
         ways[link.from] += weight(link);

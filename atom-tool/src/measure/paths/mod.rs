@@ -207,9 +207,10 @@ impl CallPaths {
                     .for_each(|block| leave(block.last_inst(), state, has));
             }
             for landing in proc.landings() {
-                match options.by_site {
-                    true => landing.add_call(sites::site_back, (state, Reg::Rsp)),
-                    false => landing.add_call(state::path_back, (state, Reg::Rsp)),
+                if options.by_site {
+                    landing.add_call(sites::site_back, (state, Reg::Rsp))
+                } else {
+                    landing.add_call(state::path_back, (state, Reg::Rsp))
                 }
             }
             proc.blocks()
@@ -310,9 +311,10 @@ fn leads_to_seen(jump: Inst<'_>, has: &dyn Fn(Proc<'_>) -> bool) -> bool {
     let Some(proc) = jump.entered_proc() else {
         return false;
     };
-    let proc = match proc.is_stub() {
-        true => proc.stub_target(),
-        false => Some(proc),
+    let proc = if proc.is_stub() {
+        proc.stub_target()
+    } else {
+        Some(proc)
     };
     proc.is_some_and(|proc| proc.first_block().is_some() && proc.is_selected() && has(proc))
 }

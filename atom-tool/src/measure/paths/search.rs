@@ -125,9 +125,10 @@ impl<'a> Search<'a> {
         let outer = state.search_sp.get();
         // If the stack has fallen below the other search's procedure, that one does not continue.
         let is_nested = outer != 0 && outer > sp;
-        let start = match is_nested {
-            true => state.found.get(),
-            false => state.room.get() + KEPT_ROOM,
+        let start = if is_nested {
+            state.found.get()
+        } else {
+            state.room.get() + KEPT_ROOM
         };
         state.found.set(start);
         state.search_sp.set(sp);
@@ -202,9 +203,10 @@ impl<'a> Search<'a> {
                 met = Some(silent);
                 break;
             }
-            let found = match QUICK {
-                true => walk::known_site(back).ok_or(NOT_KNOWN)?,
-                false => walk::site_behind(back),
+            let found = if QUICK {
+                walk::known_site(back).ok_or(NOT_KNOWN)?
+            } else {
+                walk::site_behind(back)
             };
             if here.slot >= limit {
                 let is_it = found.is_none_or(|(number, _)| u64::from(number) == from.site);
@@ -452,8 +454,9 @@ fn child<const QUICK: bool>(
     proc: u32,
     caller: Option<u64>,
 ) -> Result<u64, u64> {
-    match QUICK {
-        true => slow::known_child(state, from, proc).ok_or(NOT_KNOWN),
-        false => Ok(slow::child(state, from, proc, caller)),
+    if QUICK {
+        slow::known_child(state, from, proc).ok_or(NOT_KNOWN)
+    } else {
+        Ok(slow::child(state, from, proc, caller))
     }
 }

@@ -41,9 +41,10 @@ pub(super) fn is_by_site() -> bool {
 
 /// rsp at the entry of the innermost open procedure.
 fn sp_of(state: &PathState) -> u64 {
-    match is_by_site() {
-        true => sites::sp(state),
-        false => state.sp.get(),
+    if is_by_site() {
+        sites::sp(state)
+    } else {
+        state.sp.get()
     }
 }
 
@@ -200,9 +201,10 @@ fn begin(state: &PathState) -> bool {
 /// Address of the first frame of a stack of frames that is empty. What runs on it is called by the given node and call
 /// site.
 fn first(start: u64, [node, site]: [u64; 2]) -> u64 {
-    match is_by_site() {
-        true => sites::base(start, node, site),
-        false => start,
+    if is_by_site() {
+        sites::base(start, node, site)
+    } else {
+        start
     }
 }
 
@@ -424,12 +426,11 @@ impl Arena {
         if !is_empty {
             state.node.set(next_stack.node);
         }
-        let top = match is_empty && is_by_site() {
-            true => {
-                let from = [search::innermost(state), sites::last_site(state)];
-                first(next_stack.start, from)
-            }
-            false => next_stack.top,
+        let top = if is_empty && is_by_site() {
+            let from = [search::innermost(state), sites::last_site(state)];
+            first(next_stack.start, from)
+        } else {
+            next_stack.top
         };
         state.sp.set(next_stack.sp);
         state.top.set(top);

@@ -267,9 +267,10 @@ pub(super) fn path_enter(state: PerThread<PathState>, proc: u32, spread: u32, sp
             child.calls.add(1);
             let target = child.target.get();
             // A procedure that is jumped to takes the place of the jumping one, and returns in its stead.
-            return match state.sp.get() == sp {
-                true => state.node.set(target),
-                false => state.push(sp, target),
+            return if state.sp.get() == sp {
+                state.node.set(target)
+            } else {
+                state.push(sp, target)
             };
         }
     }

@@ -383,9 +383,10 @@ impl Batched {
         let insts = batches::insts(&block);
         let kernel = |at: usize| batches::enters_kernel(&insts[at].0);
         let mut done = 0;
-        let pieces = match self.all || insts.iter().any(|(_, references)| references.is_some()) {
-            true => batches::pieces(&insts, self.all),
-            false => Vec::new(),
+        let pieces = if self.all || insts.iter().any(|(_, references)| references.is_some()) {
+            batches::pieces(&insts, self.all)
+        } else {
+            Vec::new()
         };
         for piece in pieces {
             let at = match &piece {

@@ -179,9 +179,10 @@ pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) ->
             }
         }
         let updated = inst.reg_usage().updated;
-        let moved = match updated.contains(Reg::Rsp) {
-            true => stack_change(&inst),
-            false => Some(0),
+        let moved = if updated.contains(Reg::Rsp) {
+            stack_change(&inst)
+        } else {
+            Some(0)
         };
         rsp += moved.unwrap_or(0);
         let changed = |reg: Option<Reg>| match reg {

@@ -133,9 +133,12 @@ pub(super) fn number<'a>(
     for start in starts.filter_map(node) {
         steps[start] = true;
     }
-    let at_end = |at: usize| match calls(at) {
-        true => known.may_lead_elsewhere(last(at)),
-        false => !is_leaf && edges[at].iter().any(leaves),
+    let at_end = |at: usize| {
+        if calls(at) {
+            known.may_lead_elsewhere(last(at))
+        } else {
+            !is_leaf && edges[at].iter().any(leaves)
+        }
     };
     let numbers = |at: usize| Numbers {
         first: dealt[at].first,

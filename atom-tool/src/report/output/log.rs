@@ -222,9 +222,10 @@ impl Held<'_> {
         }
         let path = super::path(self.name);
         let is_created = self.fresh.is_created.swap(true, Ordering::Relaxed);
-        let written = match is_created {
-            true => keep::append(&path),
-            false => super::create_file(&path),
+        let written = if is_created {
+            keep::append(&path)
+        } else {
+            super::create_file(&path)
         }
         .and_then(|mut file| file.write_all(bytes));
         if let Err(e) = written {

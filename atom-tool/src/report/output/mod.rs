@@ -55,9 +55,10 @@ fn directory() -> Option<PathBuf> {
 /// relative path counts from the directory in which the program was started; for an executed program, in
 /// which `atom run` was started.
 pub fn path(template: &str) -> PathBuf {
-    let path = match is_shared(Path::new(template)) {
-        true => template.to_owned(),
-        false => expand(template, Writer::this(), analysis_rt::executed()),
+    let path = if is_shared(Path::new(template)) {
+        template.to_owned()
+    } else {
+        expand(template, Writer::this(), analysis_rt::executed())
     };
     // At ProgramBefore the directory is not yet remembered.
     match DIRECTORY.get().cloned().or_else(directory) {

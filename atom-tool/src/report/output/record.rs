@@ -58,9 +58,10 @@ pub(super) fn summed(path: &Path) {
 fn of_process(path: &[u8]) -> Vec<u8> {
     let parent = std::os::unix::process::parent_id();
     // A snapshot stands for the process that continues.
-    let process = match analysis_rt::is_snapshot() {
-        true => analysis_rt::start_pid(),
-        false => analysis_rt::pid(),
+    let process = if analysis_rt::is_snapshot() {
+        analysis_rt::start_pid()
+    } else {
+        analysis_rt::pid()
     };
     let numbers = format!("{process} {parent} ");
     [numbers.as_bytes(), path].concat()

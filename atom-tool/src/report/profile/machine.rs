@@ -23,20 +23,22 @@ unsafe extern "C" {
 pub fn arguments() -> Vec<String> {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|b| *b == 0);
-    match line.is_empty() {
-        true => Vec::new(),
-        false => words
+    if line.is_empty() {
+        Vec::new()
+    } else {
+        words
             .map(|w| String::from_utf8_lossy(w).into_owned())
-            .collect(),
+            .collect()
     }
 }
 
 /// Writes the keys `process` and `host`.
 pub fn write(json: &mut Json) {
     // A snapshot stands for the process that continues.
-    let pid = match analysis_rt::is_snapshot() {
-        true => analysis_rt::start_pid(),
-        false => analysis_rt::pid(),
+    let pid = if analysis_rt::is_snapshot() {
+        analysis_rt::start_pid()
+    } else {
+        analysis_rt::pid()
     };
     json.key("process").open('{');
     json.key("pid").number(pid.into());

@@ -98,9 +98,10 @@ fn profile(report: &Report, origin: &Origin) -> Vec<u8> {
     json.close('}');
     let fragments = json.take_fragments();
     let json = json.end();
-    match json.len() > PLAIN || !fragments.is_empty() {
-        true => compressed(&json, &fragments),
-        false => json,
+    if json.len() > PLAIN || !fragments.is_empty() {
+        compressed(&json, &fragments)
+    } else {
+        json
     }
 }
 

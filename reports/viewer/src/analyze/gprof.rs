@@ -45,9 +45,10 @@ pub fn compare(args: &Analyze, file: &Path, reports: &[(Report, Wanted)]) -> Res
             .advice("name the program: atom analyze FILE APP --gprof gmon.out"));
     }
     let comparison = compare_with(&logged, &gmon, &symbols);
-    Ok(match args.json {
-        true => format!("{:#}\n", comparison.json()),
-        false => comparison.text(args.width.columns()),
+    Ok(if args.json {
+        format!("{:#}\n", comparison.json())
+    } else {
+        comparison.text(args.width.columns())
     })
 }
 
@@ -77,9 +78,10 @@ fn symbols(app: &Path) -> Result<Vec<Symbol>> {
         .collect();
     all.sort_by_key(|s| s.start);
     all.dedup_by_key(|s| s.start);
-    match all.is_empty() {
-        true => Err(fail("it has no symbols".into()).advice("gprof needs them too")),
-        false => Ok(all),
+    if all.is_empty() {
+        Err(fail("it has no symbols".into()).advice("gprof needs them too"))
+    } else {
+        Ok(all)
     }
 }
 

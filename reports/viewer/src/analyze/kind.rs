@@ -86,9 +86,10 @@ pub fn of(proc: &Procedure) -> Kind {
     let name = proc.name.rsplit(':').next().unwrap_or_default();
     let name = name.split('@').next().unwrap_or_default();
     let name = name.trim_start_matches('_').trim_start_matches("libc_");
-    match WAITING.contains(&name) {
-        true => Kind::Waiting,
-        false => Kind::Library,
+    if WAITING.contains(&name) {
+        Kind::Waiting
+    } else {
+        Kind::Library
     }
 }
 

@@ -118,9 +118,10 @@ impl Sources {
                 continue;
             }
             let before = numbers.last().copied().unwrap_or(0);
-            let first = match line.saturating_sub(before) <= GAP && before != 0 {
-                true => before + 1,
-                false => line.saturating_sub(AROUND).max(before + 1),
+            let first = if line.saturating_sub(before) <= GAP && before != 0 {
+                before + 1
+            } else {
+                line.saturating_sub(AROUND).max(before + 1)
             };
             numbers.extend(first..=line);
             // What follows is shown once the next line is known to be far away.

@@ -163,9 +163,10 @@ fn procedures(profile: &Profile) -> Vec<Row> {
     };
     let mut merged: BTreeMap<(usize, String), Row> = BTreeMap::new();
     for row in rows {
-        let key = match by == By::Procedure || row.name.is_empty() {
-            true => by_address(&row),
-            false => by_name(&row),
+        let key = if by == By::Procedure || row.name.is_empty() {
+            by_address(&row)
+        } else {
+            by_name(&row)
         };
         let old = merged.entry(key);
         old.and_modify(|old| {

@@ -76,9 +76,10 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn section(&self, (sid, is_a): (Sid, bool)) -> Option<&Section> {
-        match is_a {
-            true => self.a.section(sid).or_else(|| self.b.section(sid)),
-            false => self.b.section(sid),
+        if is_a {
+            self.a.section(sid).or_else(|| self.b.section(sid))
+        } else {
+            self.b.section(sid)
         }
     }
 
@@ -167,9 +168,10 @@ fn percent(difference: &Difference, figure: impl Fn(&Side) -> Number) -> String 
                 return "0".into();
             }
             let percent = 100.0 * change / was;
-            match percent.is_finite() {
-                true => signed(format!("{percent:.1}")),
-                false => NONE.into(),
+            if percent.is_finite() {
+                signed(format!("{percent:.1}"))
+            } else {
+                NONE.into()
             }
         }
     }
@@ -177,9 +179,10 @@ fn percent(difference: &Difference, figure: impl Fn(&Side) -> Number) -> String 
 
 fn table(out: &mut dyn Write, args: &Diff, pair: &Pair<'_>, set: usize) -> IoResult<()> {
     let comparison = Comparison::new(pair.a, pair.b, set);
-    let list = match args.tree {
-        true => &comparison.contexts,
-        false => &comparison.sections,
+    let list = if args.tree {
+        &comparison.contexts
+    } else {
+        &comparison.sections
     };
     let heads = [
         "TOTAL A", "TOTAL B", "CHANGE", "%", "SELF A", "SELF B", "COUNT A", "COUNT B", "CHANGE",
@@ -208,19 +211,22 @@ fn table(out: &mut dyn Write, args: &Diff, pair: &Pair<'_>, set: usize) -> IoRes
         row.push(percent(difference, |s| s.total));
         row.extend(selves);
         row.extend(counts);
-        row.push(match counted {
-            true => signed(number(difference.change(|s| By::Count.figure(s)))),
-            false => NONE.into(),
+        row.push(if counted {
+            signed(number(difference.change(|s| By::Count.figure(s))))
+        } else {
+            NONE.into()
         });
         row.extend(means);
-        row.push(match measured {
-            true => percent(difference, |s| By::Mean.figure(s)),
-            false => NONE.into(),
+        row.push(if measured {
+            percent(difference, |s| By::Mean.figure(s))
+        } else {
+            NONE.into()
         });
         row.push(difference.section.0.to_string());
-        row.push(match args.tree {
-            true => names::joined(&pair.path(&comparison, at)),
-            false => pair.name(difference.section),
+        row.push(if args.tree {
+            names::joined(&pair.path(&comparison, at))
+        } else {
+            pair.name(difference.section)
         });
         row.push(names::source(pair.section(difference.section)));
         table.row(row);
@@ -312,9 +318,10 @@ fn csv_diff(out: &mut dyn Write, args: &Diff, pair: &Pair<'_>, sets: &[usize]) -
     )?;
     for &set in sets {
         let comparison = Comparison::new(pair.a, pair.b, set);
-        let list = match args.tree {
-            true => &comparison.contexts,
-            false => &comparison.sections,
+        let list = if args.tree {
+            &comparison.contexts
+        } else {
+            &comparison.sections
         };
         let order = sorted(list, args);
         for &at in order.iter().take(args.limit.unwrap_or(usize::MAX)) {
@@ -322,9 +329,10 @@ fn csv_diff(out: &mut dyn Write, args: &Diff, pair: &Pair<'_>, sets: &[usize]) -
             let both = |f: &dyn Fn(&Side) -> Option<String>| {
                 [&difference.a, &difference.b].map(|s| s.as_ref().and_then(f).unwrap_or_default())
             };
-            let path = match args.tree {
-                true => pair.path(&comparison, at).join(" > "),
-                false => String::new(),
+            let path = if args.tree {
+                pair.path(&comparison, at).join(" > ")
+            } else {
+                String::new()
             };
             let mut fields = vec![
                 set.to_string(),

@@ -112,12 +112,13 @@ fn run(inputs: &[PathBuf], output: &Path, how: &How, renumber: bool) -> Result<(
     let damage = combine(inputs, output, &options).map_err(|error| {
         let cut = error.kind == ::arp::ErrorKind::Truncated && !how.partial;
         let error = failed(error);
-        match cut {
-            true => Error {
+        if cut {
+            Error {
                 advice: Some("--partial takes what is whole".into()),
                 ..error
-            },
-            false => error,
+            }
+        } else {
+            error
         }
     })?;
     Damage(damage).tell()
@@ -126,9 +127,10 @@ fn run(inputs: &[PathBuf], output: &Path, how: &How, renumber: bool) -> Result<(
 /// Format and compression by the new file's name; a name that tells no format means the old file's format.
 fn by_name(output: &Path, input: &Path) -> Result<(Format, bool)> {
     let gzip = output.extension().is_some_and(|e| e == "gz");
-    let plain = match gzip {
-        true => output.with_extension(""),
-        false => output.to_path_buf(),
+    let plain = if gzip {
+        output.with_extension("")
+    } else {
+        output.to_path_buf()
     };
     let extension = plain.extension().and_then(|e| e.to_str());
     let format = match extension {

@@ -130,9 +130,10 @@ fn bars(histogram: &Histogram) -> Vec<Value> {
     let mut edge: Vec<f64> = (0..=bars)
         .map(|i| {
             let part = i as f64 / bars as f64;
-            match grows {
-                true => min * (max / min).powf(part),
-                false => min + (max - min) * part,
+            if grows {
+                min * (max / min).powf(part)
+            } else {
+                min + (max - min) * part
             }
         })
         .collect();

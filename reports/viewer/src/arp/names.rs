@@ -24,9 +24,10 @@ pub fn source(section: Option<&Section>) -> String {
     let Some(section) = section.filter(|s| !s.file.is_empty() || s.line > 0) else {
         return String::new();
     };
-    let file = match section.file.is_empty() {
-        true => "?".into(),
-        false => clean(&section.file),
+    let file = if section.file.is_empty() {
+        "?".into()
+    } else {
+        clean(&section.file)
     };
     match (section.line, section.end_line) {
         (0, _) => file,

@@ -48,9 +48,10 @@ pub fn signed(text: String) -> String {
 /// A part of a whole in percent.
 pub fn percent(part: f64, whole: f64) -> String {
     let percent = 100.0 * part / whole;
-    match percent.is_finite() {
-        true => format!("{percent:.1}"),
-        false => NONE.into(),
+    if percent.is_finite() {
+        format!("{percent:.1}")
+    } else {
+        NONE.into()
     }
 }
 

@@ -172,9 +172,10 @@ fn tree(out: &mut dyn Write, analysis: &Analysis, args: &View, set: usize) -> Re
             let (min, max) = range(&figures);
             cells.extend([min, max]);
             let indent = "  ".repeat(context.depth.min(DEEPEST) as usize);
-            let deeper = match context.depth > DEEPEST {
-                true => format!("({}) ", context.depth),
-                false => String::new(),
+            let deeper = if context.depth > DEEPEST {
+                format!("({}) ", context.depth)
+            } else {
+                String::new()
             };
             let name = names::of_context(analysis, context.label);
             cells.push(format!("{indent}{deeper}{name}"));

@@ -74,9 +74,10 @@ pub fn run(args: &Diff) -> Result<ExitCode> {
     if let more @ 1.. = grown.len().saturating_sub(5) {
         eprintln!("and {more} more");
     }
-    match grown.is_empty() {
-        true => Ok(ExitCode::SUCCESS),
-        false => Ok(ExitCode::FAILURE),
+    if grown.is_empty() {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Ok(ExitCode::FAILURE)
     }
 }
 
@@ -199,14 +200,18 @@ fn facts(before: &Profile, after: &Profile) -> Grid {
 /// The cells of a row; a missing row counts as 0.
 fn cells(pair: Pair, keys: Vec<Cell>) -> Vec<Cell> {
     let [a, b] = pair.map(|x| x.unwrap_or(0.0));
-    let exact = |x: f64| match x >= 0.0 && x.fract() == 0.0 && x < 9e15 {
-        true => Cell::Number(Value::Integer(x as u64)),
-        false => Cell::Number(Value::Float(x)),
+    let exact = |x: f64| {
+        if x >= 0.0 && x.fract() == 0.0 && x < 9e15 {
+            Cell::Number(Value::Integer(x as u64))
+        } else {
+            Cell::Number(Value::Float(x))
+        }
     };
     let change = b - a;
-    let relative = match a == 0.0 {
-        true => Value::Unknown,
-        false => Value::Float(change * 100.0 / a),
+    let relative = if a == 0.0 {
+        Value::Unknown
+    } else {
+        Value::Float(change * 100.0 / a)
     };
     let shown = |x: Option<f64>| x.map_or(Cell::Number(Value::Unknown), exact);
     let mut cells = vec![

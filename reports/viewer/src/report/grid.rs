@@ -125,9 +125,10 @@ impl Grid {
                     Type::Place => {
                         let file = column.file(i).and_then(|f| profile.strings.get(f));
                         let line = value.integer().unwrap_or(0);
-                        let object = match column.objects.is_empty() {
-                            true => object_of(table, i),
-                            false => column.object(i),
+                        let object = if column.objects.is_empty() {
+                            object_of(table, i)
+                        } else {
+                            column.object(i)
                         };
                         Cell::Place(file.cloned().unwrap_or_default(), line, object)
                     }

@@ -188,9 +188,10 @@ fn joined(files: &[PathBuf]) -> Result<Profile> {
 
 /// Writes the file of another program.
 fn export(args: &View, format: export::Format, path: &Path) -> Result<()> {
-    let profile = match args.together {
-        true => together(args)?.0,
-        false => joined(&args.files)?,
+    let profile = if args.together {
+        together(args)?.0
+    } else {
+        joined(&args.files)?
     };
     let (bytes, notes) = export::bytes(&profile, format, args.object.as_deref())?;
     notes.iter().for_each(|n| note(n));
@@ -209,9 +210,10 @@ fn view(args: &View) -> Result<()> {
     if let Some(folder) = &args.parquet {
         return parquet::append(&args.files, folder);
     }
-    let (profile, files) = match args.together {
-        true => together(args)?,
-        false => sum(&args.files)?,
+    let (profile, files) = if args.together {
+        together(args)?
+    } else {
+        sum(&args.files)?
     };
     let fail = |e: std::io::Error| {
         let error = Error::new("writing the report", e);

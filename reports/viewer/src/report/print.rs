@@ -69,9 +69,10 @@ pub fn head(
     let digits = numbers.map(|(_, v)| tables::columns(v)).max().unwrap_or(0);
     for (fact, value) in profile.facts.iter().zip(&values) {
         let name = &fact.name;
-        match is_number(fact) {
-            true => writeln!(to, "  {name:wide$}  {value:>digits$}")?,
-            false => writeln!(to, "  {name:wide$}  {value}")?,
+        if is_number(fact) {
+            writeln!(to, "  {name:wide$}  {value:>digits$}")?
+        } else {
+            writeln!(to, "  {name:wide$}  {value}")?
         }
     }
     Ok(())

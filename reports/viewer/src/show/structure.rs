@@ -123,8 +123,9 @@ pub fn loops(graph: &FlowGraph) -> Vec<Loop> {
 pub fn loop_mark(graph: &FlowGraph, block: BlockId) -> Option<String> {
     let i = graph.innermost_loop(block)?;
     let item = &graph.loops().list()[i as usize];
-    Some(match item.header == block {
-        true => format!("header of loop {i}, depth {}", item.depth),
-        false => format!("in loop {i}"),
+    Some(if item.header == block {
+        format!("header of loop {i}, depth {}", item.depth)
+    } else {
+        format!("in loop {i}")
     })
 }

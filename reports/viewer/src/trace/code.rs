@@ -45,9 +45,10 @@ impl Code {
         let bytes = bytes.ok_or_else(|| problem(place()))?.to_vec();
         let mut decoder = Decoder::with_ip(64, &bytes, pc, DecoderOptions::NONE);
         let instruction = decoder.decode();
-        match !instruction.is_invalid() && instruction.len() as u64 == size {
-            true => Ok((instruction, bytes)),
-            false => Err(problem(place())),
+        if !instruction.is_invalid() && instruction.len() as u64 == size {
+            Ok((instruction, bytes))
+        } else {
+            Err(problem(place()))
         }
     }
 }

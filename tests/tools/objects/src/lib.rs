@@ -94,9 +94,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     for proc in program.procs().filter(|p| from.contains(&p.name())) {
         for inst in proc.blocks().map(|block| block.last_inst()) {
-            let callee = match inst.is_type(InstType::Call) {
-                true => inst.called_proc(),
-                false => inst.entered_proc(),
+            let callee = if inst.is_type(InstType::Call) {
+                inst.called_proc()
+            } else {
+                inst.entered_proc()
             };
             let is_indirect = inst.is_type(InstType::Call);
             let Some(callee) = callee else {

@@ -138,9 +138,10 @@ fn add_loads(inst: &Inst) {
             continue;
         }
         let (pc, size) = (inst.pc(), u64::from(operand.size));
-        match repeats {
-            true => inst.add_call(Before, load, (pc, EffAddrOf(n), size, RepCount)),
-            false => inst.add_call(Before, load, (pc, EffAddrOf(n), size, 1u64)),
+        if repeats {
+            inst.add_call(Before, load, (pc, EffAddrOf(n), size, RepCount))
+        } else {
+            inst.add_call(Before, load, (pc, EffAddrOf(n), size, 1u64))
         };
     }
 }

@@ -179,10 +179,7 @@ impl File {
         let n = memory.text.len();
         // SAFETY: C's contract: the places can be written, and the first has a block of `malloc` once there is one.
         unsafe {
-            let before = match n == 0 {
-                true => null_mut(),
-                false => *memory.place,
-            };
+            let before = if n == 0 { null_mut() } else { *memory.place };
             let text = realloc(before.cast(), n + 1).cast::<u8>();
             if text.is_null() {
                 return false;

@@ -51,24 +51,26 @@ fn general(x: f64, precision: usize, is_alternate: bool) -> String {
         .split_once('e')
         .map_or(0, |(_, e)| e.parse().unwrap_or(0));
     let is_fixed = (-4..precision as i64).contains(&exponent.into());
-    let text = match is_fixed {
-        true => fixed(
+    let text = if is_fixed {
+        fixed(
             x,
             (precision as i64 - 1 - i64::from(exponent)) as usize,
             is_alternate,
-        ),
-        false => exponential(x, precision - 1, is_alternate),
+        )
+    } else {
+        exponential(x, precision - 1, is_alternate)
     };
     if is_alternate {
         return text;
     }
     let (mantissa, rest) = text.split_at(text.find('e').unwrap_or(text.len()));
-    match mantissa.contains('.') {
-        true => format!(
+    if mantissa.contains('.') {
+        format!(
             "{}{rest}",
             mantissa.trim_end_matches('0').trim_end_matches('.')
-        ),
-        false => text,
+        )
+    } else {
+        text
     }
 }
 

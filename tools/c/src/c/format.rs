@@ -191,9 +191,10 @@ impl Spec {
                 }
                 b'm' => self.text(self.cut(super::string::error_text(super::errno()).as_bytes())),
                 b'e' | b'E' | b'f' | b'F' | b'g' | b'G' | b'a' | b'A' => {
-                    let x = match self.is_long_double {
-                        true => list.long_double(),
-                        false => list.double(),
+                    let x = if self.is_long_double {
+                        list.long_double()
+                    } else {
+                        list.double()
                     };
                     self.float(x, letter)
                 }

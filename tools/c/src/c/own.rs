@@ -89,9 +89,10 @@ pub unsafe extern "C" fn mutex_lock(mutex: *mut SpinLock) -> c_int {
 }
 
 pub unsafe extern "C" fn mutex_trylock(mutex: *mut SpinLock) -> c_int {
-    match unsafe { (*mutex).try_lock_for_process() } {
-        true => 0,
-        false => libc::EBUSY,
+    if unsafe { (*mutex).try_lock_for_process() } {
+        0
+    } else {
+        libc::EBUSY
     }
 }
 

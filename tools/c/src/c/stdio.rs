@@ -60,9 +60,10 @@ pub unsafe extern "C" fn vfprintf(
 ) -> c_int {
     unsafe {
         let printed = formatted(text, list);
-        match File::with(file, |file| file.put(&printed)) {
-            true => printed.len() as c_int,
-            false => -1,
+        if File::with(file, |file| file.put(&printed)) {
+            printed.len() as c_int
+        } else {
+            -1
         }
     }
 }
@@ -185,42 +186,47 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut File {
 }
 
 pub unsafe extern "C" fn fclose(file: *mut File) -> c_int {
-    match unsafe { File::with(file, File::close) } {
-        true => 0,
-        false => EOF,
+    if unsafe { File::with(file, File::close) } {
+        0
+    } else {
+        EOF
     }
 }
 
 pub unsafe extern "C" fn fflush(file: *mut File) -> c_int {
     let mut is_written = true;
-    match file.is_null() {
-        true => for_each(|file| is_written &= file.flush()),
-        false => is_written = unsafe { File::with(file, File::flush) },
+    if file.is_null() {
+        for_each(|file| is_written &= file.flush())
+    } else {
+        is_written = unsafe { File::with(file, File::flush) }
     }
     if is_written { 0 } else { EOF }
 }
 
 pub unsafe extern "C" fn fputs(text: *const c_char, file: *mut File) -> c_int {
-    match unsafe { File::with(file, |file| file.put(bytes(text))) } {
-        true => 1,
-        false => EOF,
+    if unsafe { File::with(file, |file| file.put(bytes(text))) } {
+        1
+    } else {
+        EOF
     }
 }
 
 pub unsafe extern "C" fn puts(text: *const c_char) -> c_int {
     unsafe {
         let line = [bytes(text), b"\n"].concat();
-        match File::with(STDOUT, |file| file.put(&line)) {
-            true => 1,
-            false => EOF,
+        if File::with(STDOUT, |file| file.put(&line)) {
+            1
+        } else {
+            EOF
         }
     }
 }
 
 pub unsafe extern "C" fn fputc(c: c_int, file: *mut File) -> c_int {
-    match unsafe { File::with(file, |file| file.put(&[c as u8])) } {
-        true => c & 0xff,
-        false => EOF,
+    if unsafe { File::with(file, |file| file.put(&[c as u8])) } {
+        c & 0xff
+    } else {
+        EOF
     }
 }
 
@@ -239,9 +245,10 @@ pub unsafe extern "C" fn fwrite(from: *const u8, size: usize, n: usize, file: *m
         return 0;
     }
     let text = unsafe { std::slice::from_raw_parts(from, total) };
-    match unsafe { File::with(file, |file| file.put(text)) } {
-        true => n,
-        false => 0,
+    if unsafe { File::with(file, |file| file.put(text)) } {
+        n
+    } else {
+        0
     }
 }
 
@@ -360,9 +367,10 @@ pub unsafe extern "C" fn fread_checked(
 }
 
 pub unsafe extern "C" fn fseek(file: *mut File, offset: c_long, from: c_int) -> c_int {
-    match unsafe { File::with(file, |file| file.seek(offset, from)) } {
-        true => 0,
-        false => -1,
+    if unsafe { File::with(file, |file| file.seek(offset, from)) } {
+        0
+    } else {
+        -1
     }
 }
 

@@ -70,18 +70,20 @@ impl Number {
         let limit = (1u64 << 63) - u64::from(!self.is_negative);
         let is_too_large = self.is_too_large || self.magnitude > limit;
         let magnitude = self.magnitude.min(limit) as i64;
-        let value = match self.is_negative {
-            true => magnitude.wrapping_neg(),
-            false => magnitude,
+        let value = if self.is_negative {
+            magnitude.wrapping_neg()
+        } else {
+            magnitude
         };
         (value, is_too_large)
     }
 
     /// As an unsigned number; a negative one wraps around.
     pub fn unsigned(&self) -> u64 {
-        match self.is_negative && !self.is_too_large {
-            true => self.magnitude.wrapping_neg(),
-            false => self.magnitude,
+        if self.is_negative && !self.is_too_large {
+            self.magnitude.wrapping_neg()
+        } else {
+            self.magnitude
         }
     }
 }

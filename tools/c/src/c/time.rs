@@ -152,9 +152,10 @@ pub unsafe extern "C" fn localtime(time: *const c_long) -> *mut tm {
 pub unsafe extern "C" fn timegm(of: *mut tm) -> c_long {
     unsafe {
         let time = join(&*of);
-        match gmtime_r(&raw const time, of).is_null() {
-            true => -1,
-            false => time,
+        if gmtime_r(&raw const time, of).is_null() {
+            -1
+        } else {
+            time
         }
     }
 }
@@ -162,9 +163,10 @@ pub unsafe extern "C" fn timegm(of: *mut tm) -> c_long {
 pub unsafe extern "C" fn mktime(of: *mut tm) -> c_long {
     unsafe {
         let time = join(&*of);
-        match localtime_r(&raw const time, of).is_null() {
-            true => -1,
-            false => time,
+        if localtime_r(&raw const time, of).is_null() {
+            -1
+        } else {
+            time
         }
     }
 }
@@ -258,9 +260,10 @@ impl Form {
     }
 
     fn text(self, text: &str) -> String {
-        let text = match self.is_upper {
-            true => text.to_uppercase(),
-            false => text.to_owned(),
+        let text = if self.is_upper {
+            text.to_uppercase()
+        } else {
+            text.to_owned()
         };
         let width = self.width.unwrap_or(0);
         match self.fill {
@@ -377,11 +380,14 @@ fn field(of: &tm, letter: u8, form: Form) -> Option<String> {
             let sign = if minutes < 0 { '-' } else { '+' };
             format!("{sign}{hours:02}{rest:02}")
         }
-        b'Z' => match of.tm_zone.is_null() {
-            true => form.text(""),
-            // SAFETY: a string of C, as in each `struct tm`.
-            false => form.text(&String::from_utf8_lossy(unsafe { bytes(of.tm_zone) })),
-        },
+        b'Z' => {
+            if of.tm_zone.is_null() {
+                form.text("")
+            } else {
+                // SAFETY: a string of C, as in each `struct tm`.
+                form.text(&String::from_utf8_lossy(unsafe { bytes(of.tm_zone) }))
+            }
+        }
         b'%' => "%".to_owned(),
         _ => return None,
     })
@@ -390,9 +396,10 @@ fn field(of: &tm, letter: u8, form: Form) -> Option<String> {
 pub unsafe extern "C" fn timespec_get(to: *mut libc::timespec, base: c_int) -> c_int {
     const TIME_UTC: c_int = 1;
     unsafe {
-        match base == TIME_UTC && clock_gettime(libc::CLOCK_REALTIME, to) == 0 {
-            true => base,
-            false => 0,
+        if base == TIME_UTC && clock_gettime(libc::CLOCK_REALTIME, to) == 0 {
+            base
+        } else {
+            0
         }
     }
 }

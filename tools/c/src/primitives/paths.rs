@@ -24,9 +24,10 @@ pub type Followed = Mutex<CallPaths>;
 /// The argument for parameters `PATH` and `PATHS`.
 pub fn argument(paths: &Followed, is_all: bool) -> Placed {
     let state = lock(paths).state;
-    match is_all {
-        true => Placed::all_paths(state),
-        false => Placed::path(state),
+    if is_all {
+        Placed::all_paths(state)
+    } else {
+        Placed::path(state)
     }
 }
 

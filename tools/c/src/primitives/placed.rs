@@ -119,9 +119,10 @@ unsafe extern "C" fn MakeThreadData(initial: *const u8, size: c_long) -> usize {
 unsafe extern "C" fn NextThreadData(all: *const u64, copy: *const u8) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe {
-        match copy.is_null() {
-            true => first_copy(all),
-            false => next_copy(copy),
+        if copy.is_null() {
+            first_copy(all)
+        } else {
+            next_copy(copy)
         }
     }
 }

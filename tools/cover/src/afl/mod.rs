@@ -171,9 +171,10 @@ pub fn instrument(program: &Program, settings: &Settings) -> Result {
             points.len()
         );
     }
-    let done = match settings.has_comparisons {
-        true => compare::instrument(program),
-        false => program.marks(0),
+    let done = if settings.has_comparisons {
+        compare::instrument(program)
+    } else {
+        program.marks(0)
     };
     let how = Begin {
         cells: cells as u32,

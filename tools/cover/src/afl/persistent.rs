@@ -37,12 +37,13 @@ pub fn run(map: Map, done: Marks, of: Loop) {
     if HAS_BEGUN.swap(true, Ordering::Relaxed) {
         return;
     }
-    let mut source = match of.has_input {
-        true => Some(Source::of_environment().unwrap_or_else(|message| {
+    let mut source = if of.has_input {
+        Some(Source::of_environment().unwrap_or_else(|message| {
             eprintln!("cover: {message}");
             sys::exit(1)
-        })),
-        false => None,
+        }))
+    } else {
+        None
     };
     server::begin(map, done, of.protocol, source.as_ref());
     if !server::is_child() {

@@ -122,9 +122,10 @@ impl Announcement {
             );
             sys::exit(1);
         }
-        let options = match self.has_input {
-            true => MAP_SIZE_FOLLOWS | TAKES_INPUT,
-            false => MAP_SIZE_FOLLOWS,
+        let options = if self.has_input {
+            MAP_SIZE_FOLLOWS | TAKES_INPUT
+        } else {
+            MAP_SIZE_FOLLOWS
         };
         [options, self.map_size, VERSION_1]
             .into_iter()

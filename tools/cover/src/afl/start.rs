@@ -41,9 +41,10 @@ pub fn find<'a>(program: &Program<'a>, option: Option<&str>) -> Result<Vec<Start
     let procs = program.procs_matching(option)?;
     let procs = procs.into_iter().filter(|proc| !proc.is_opaque());
     let starts: Vec<_> = procs.map(Start::Proc).collect();
-    match starts.is_empty() {
-        true => Err(format!("--afl-start: {option} is not instrumented").into()),
-        false => Ok(starts),
+    if starts.is_empty() {
+        Err(format!("--afl-start: {option} is not instrumented").into())
+    } else {
+        Ok(starts)
     }
 }
 

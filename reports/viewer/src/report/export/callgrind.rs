@@ -171,9 +171,10 @@ fn write_functions(
             sums[0] += function.entries;
         }
         for (callee @ (object, name), count) in &function.callees {
-            let cost = match are_costs {
-                true => *count,
-                false => inclusive.get(&(*proc, *callee)).copied().unwrap_or(0),
+            let cost = if are_costs {
+                *count
+            } else {
+                inclusive.get(&(*proc, *callee)).copied().unwrap_or(0)
             };
             let file = functions.get(callee).map_or("", Function::file);
             let _ = writeln!(

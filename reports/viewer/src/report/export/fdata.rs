@@ -52,13 +52,12 @@ impl Symbols {
         let mut found: Vec<Symbol> = Vec::new();
         for symbol in all {
             let Ok(name) = symbol.name() else { continue };
-            let name = match symbol.is_local() {
-                false => name.to_owned(),
-                true => {
-                    let number = numbers.entry(name.to_owned()).or_default();
-                    *number += 1;
-                    format!("{name}/{number}")
-                }
+            let name = if symbol.is_local() {
+                let number = numbers.entry(name.to_owned()).or_default();
+                *number += 1;
+                format!("{name}/{number}")
+            } else {
+                name.to_owned()
             };
             if symbol.kind() != SymbolKind::Text || name.contains(char::is_whitespace) {
                 continue;

@@ -66,12 +66,13 @@ pub fn bytes(profile: &Profile, format: Format, object: Option<&str>) -> Made {
 fn lines(profile: &Profile) -> Result<Spots> {
     let spots = group::spots(profile, Unit::Line, None)?;
     let integers = |spot: &Spot| spot.values.iter().all(|v| v.integer().is_some());
-    match spots.all.iter().all(integers) {
-        true => Ok(spots),
-        false => Err(Error::new(
+    if spots.all.iter().all(integers) {
+        Ok(spots)
+    } else {
+        Err(Error::new(
             "exporting",
             "the format has room for counts only, and the profile has others",
-        )),
+        ))
     }
 }
 

@@ -230,9 +230,10 @@ unsafe fn fact(at: *mut Report, column: &CColumn, value: Cell, fits: &[Kind], fu
 /// A report that was not written; the column's texts are NULL or strings of C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn AddFact(at: *mut Report, column: CColumn, value: u64) {
-    let (value, fits) = match column.is_address() {
-        true => (Cell::Address(value), Kind::Address),
-        false => (Cell::Number(value), Kind::Count),
+    let (value, fits) = if column.is_address() {
+        (Cell::Address(value), Kind::Address)
+    } else {
+        (Cell::Number(value), Kind::Count)
     };
     // SAFETY: the caller's promise.
     unsafe { fact(at, &column, value, &[fits, Kind::Bytes], "AddFact") }

@@ -26,9 +26,10 @@ pub fn by(number: i32) -> Option<By> {
 
 /// A number with a fraction; no value if it is none (0.0 / 0).
 pub fn ratio(value: f64) -> Cell {
-    match value.is_finite() {
-        true => Cell::Ratio(value),
-        false => Cell::Empty,
+    if value.is_finite() {
+        Cell::Ratio(value)
+    } else {
+        Cell::Empty
     }
 }
 
@@ -143,9 +144,12 @@ impl Table {
         let mut rows: Vec<Vec<Cell>> = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
             let mut cells = row.iter().cloned();
-            let full = self.columns.iter().map(|of| match of.kind.is_computed() {
-                true => Cell::Empty,
-                false => cells.next().unwrap_or(Cell::Empty),
+            let full = self.columns.iter().map(|of| {
+                if of.kind.is_computed() {
+                    Cell::Empty
+                } else {
+                    cells.next().unwrap_or(Cell::Empty)
+                }
             });
             rows.push(full.collect());
         }
@@ -202,8 +206,9 @@ fn sum<'a>(cells: impl Iterator<Item = &'a Cell>) -> Cell {
             _ => {}
         }
     }
-    match is_ratio {
-        true => Cell::Ratio(rest + number as f64),
-        false => Cell::Number(number),
+    if is_ratio {
+        Cell::Ratio(rest + number as f64)
+    } else {
+        Cell::Number(number)
     }
 }

@@ -145,9 +145,10 @@ fn memory(is_done: Mark, what: u64, first: u64, second: u64, length: u64) {
 #[inline(never)]
 fn log_numbers(is_done: Mark, what: u64, first: u64, second: u64) {
     let what = What::unpack(what);
-    let (size, word) = match what.part.is_high() {
-        true => (what.size - WORD, 1),
-        false => (what.size.min(WORD), 0),
+    let (size, word) = if what.part.is_high() {
+        (what.size - WORD, 1)
+    } else {
+        (what.size.min(WORD), 0)
     };
     let used = match size {
         1..WORD => (1 << (8 * size)) - 1,

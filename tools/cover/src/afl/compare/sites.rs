@@ -134,9 +134,10 @@ fn join(sites: &mut [Site<'_>]) -> Vec<(usize, usize)> {
         let Some((first, distance)) = other else {
             continue;
         };
-        let (low, high, parts) = match distance > 0 {
-            true => (first, second, [Part::LowFirst, Part::HighSecond]),
-            false => (second, first, [Part::HighFirst, Part::LowSecond]),
+        let (low, high, parts) = if distance > 0 {
+            (first, second, [Part::LowFirst, Part::HighSecond])
+        } else {
+            (second, first, [Part::HighFirst, Part::LowSecond])
         };
         let is_taken = pairs.iter().any(|(joined, _)| *joined == first);
         if sites[low].what.size != WORD || is_taken {
