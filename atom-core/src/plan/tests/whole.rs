@@ -245,6 +245,10 @@ fn procedures_are_entered_once_and_left_at_every_exit() {
     });
 }
 
+/// Numbers of the system calls that end a thread and a process.
+const EXIT: u64 = 60;
+const EXIT_GROUP: u64 = 231;
+
 #[test]
 fn ends_of_the_process_are_hooked() {
     let finish = Some(0x7000);
@@ -291,14 +295,33 @@ fn ends_of_the_process_are_hooked() {
         &program,
         |_| Calls::default(),
         options,
-        |_, cfg, plan| {
+        |image, cfg, plan| {
             let hooked: Vec<InstId> = plan.insertions.iter().map(|i| i.inst).collect();
-            let all: Vec<InstId> = (0..cfg.insts.len())
-                .map(InstId::from_index)
-                .filter(|i| cfg.inst(*i).flow == ControlFlow::Syscall || starts_abort(cfg, *i))
-                .collect();
-            assert!(all.len() > 1);
-            assert_eq!(hooked, all);
+            let all = (0..cfg.insts.len()).map(InstId::from_index);
+            let (calls, others): (Vec<InstId>, Vec<InstId>) = all
+                .filter(|i| cfg.inst(*i).flow == ControlFlow::Syscall || hooked.contains(i))
+                .partition(|i| cfg.inst(*i).flow == ControlFlow::Syscall);
+            assert!(others.len() == 1 && starts_abort(cfg, others[0]));
+            // A call whose number is set right before it needs no hook if the number is no end of the process.
+            let is_end = |call: &InstId| {
+                let before = cfg.decode(image, InstId(call.0 - 1));
+                let sets = before.mnemonic() == crate::x86::Mnemonic::Mov
+                    && before.op0_register() == crate::x86::Register::EAX;
+                sets.then(|| {
+                    before
+                        .try_immediate(1)
+                        .ok()
+                        .map(|n| n == EXIT_GROUP || n == EXIT)
+                })
+            };
+            let ends: Vec<Option<bool>> = calls.iter().map(|c| is_end(c).flatten()).collect();
+            assert!(ends.contains(&Some(true)) && ends.contains(&Some(false)));
+            for (call, is_end) in calls.iter().zip(ends) {
+                let is_hooked = hooked.contains(call);
+                assert!(is_end.is_none_or(|is_end| is_hooked || !is_end), "{call:?}");
+            }
+            let without_hook = calls.iter().filter(|c| !hooked.contains(c));
+            assert!(without_hook.count() > 0);
         },
     );
 }
