@@ -223,8 +223,11 @@ impl<'m> Change<'m> {
         self.map.search(address)
     }
 
-    /// Adds a piece, which overlaps no other.
+    /// Adds a piece, which overlaps no other. An empty one is none: no address leads to it, so it could not be removed.
     pub fn insert(&mut self, entry: Entry) {
+        if entry.start >= entry.end {
+            return;
+        }
         for part in (entry.start >> PART..=(entry.end - 1) >> PART).take(FILTER) {
             let bit = part as usize % FILTER;
             let (word, bit) = (&self.map.filter[bit / 64], 1 << (bit % 64));
@@ -383,6 +386,25 @@ mod tests {
             all.push((entry.start, entry.end, entry.piece))
         });
         assert_eq!(all, [(10, 15, 1), (37, 40, 3), (50, 60, 4), (70, 90, 4)]);
+    }
+
+    /// `malloc(0)` gives an address at which another block may be later.
+    #[test]
+    fn an_empty_piece_is_none() {
+        static MAP: Map = Map::new();
+        let mut spare = Vec::new();
+        let mut change = Change::begin(&MAP, &mut spare);
+        for (start, end, piece) in [(10, 20, 2), (10, 10, 1)] {
+            change.insert(Entry { start, end, piece });
+        }
+        // This did not end.
+        change.cut(15, 18);
+        drop(change);
+        let mut all = Vec::new();
+        MAP.overlapping(0, 1000, |entry| {
+            all.push((entry.start, entry.end, entry.piece))
+        });
+        assert_eq!(all, [(10, 15, 2), (18, 20, 2)]);
     }
 
     /// Compares the map with a plain list, with many chunks and splits.
