@@ -1,5 +1,5 @@
 /* A program that single-steps itself: a handler writes down where it is before each instruction, and ends the steps at
-   an address. The end is the target of a pointer, and starts a block. */
+   an address. The end is the target of a pointer, and starts a block; no block starts after the `popf`, see docs/limits.md. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -23,10 +23,10 @@ static void on_step(int signal, siginfo_t *information, void *context)
 __attribute__((noinline)) static long run(long n)
 {
     long sum = 0;
-    __asm__ volatile("pushfq\n\t"
+    __asm__ volatile("begin: pushfq\n\t"
                      "orq %2, (%%rsp)\n\t"
-                     "popfq\n"
-                     "begin: xorl %k0, %k0\n"
+                     "popfq\n\t"
+                     "xorl %k0, %k0\n"
                      "1: addq %1, %0\n\t"
                      "decq %1\n\t"
                      "jnz 1b\n"
