@@ -147,6 +147,13 @@ impl Map {
         let starts = directory.starts.get(..slots)?;
         let slot = starts.partition_point(|s| s.load(Relaxed) <= address);
         let mut slot = slot.saturating_sub(1);
+        // The first pieces of this chunk may be gone, and one that starts before it may have taken their place.
+        if let Some(before) = slot.checked_sub(1).and_then(|slot| directory.chunk(slot))
+            && let Some(last) = before.len.load(Relaxed).min(CHUNK).checked_sub(1)
+            && before.ends[last].load(Relaxed) > address
+        {
+            return Some(before.get(last));
+        }
         let chunk = directory.chunk(slot)?;
         let len = chunk.len.load(Relaxed).min(CHUNK);
         let mut i = chunk.ends[..len].partition_point(|e| e.load(Relaxed) <= address);
@@ -405,6 +412,43 @@ mod tests {
             all.push((entry.start, entry.end, entry.piece))
         });
         assert_eq!(all, [(10, 15, 2), (18, 20, 2)]);
+    }
+
+    /// A piece of one chunk may reach over the address at which the next chunk once began.
+    #[test]
+    fn a_piece_in_place_of_the_first_of_a_chunk_is_found() {
+        static MAP: Map = Map::new();
+        let count = 4 * CHUNK as u64;
+        let mut spare = Vec::new();
+        let mut change = Change::begin(&MAP, &mut spare);
+        for i in 0..count {
+            let (start, end) = (10 * i, 10 * i + 10);
+            change.insert(Entry {
+                start,
+                end,
+                piece: 0,
+            });
+        }
+        for i in (1..count - 3).step_by(2) {
+            let (start, end) = (10 * i + 5, 10 * i + 25);
+            change.cut(start, end);
+            change.insert(Entry {
+                start,
+                end,
+                piece: 1,
+            });
+            for address in start..end {
+                let found = change.first_behind(address);
+                assert_eq!(
+                    found,
+                    Some(Entry {
+                        start,
+                        end,
+                        piece: 1
+                    })
+                );
+            }
+        }
     }
 
     /// Compares the map with a plain list, with many chunks and splits.
