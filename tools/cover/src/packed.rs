@@ -198,7 +198,8 @@ pub fn each(group: &Group<'_>, mut each: impl FnMut(usize, &BlockFacts)) -> Opti
     Some(())
 }
 
-/// Reads the branch before an address. `line` is that of the branch before, and then its own.
+/// Reads the branch that ends at the address `end`. `line` is the line of the previous branch, and is set to the line of this
+/// one.
 fn branch(
     bytes: &mut &[u8],
     first: usize,
