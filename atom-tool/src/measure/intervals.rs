@@ -147,13 +147,6 @@ impl Map {
         let starts = directory.starts.get(..slots)?;
         let slot = starts.partition_point(|s| s.load(Relaxed) <= address);
         let mut slot = slot.saturating_sub(1);
-        // The first pieces of this chunk may be gone, and one that starts before it may have taken their place.
-        if let Some(before) = slot.checked_sub(1).and_then(|slot| directory.chunk(slot))
-            && let Some(last) = before.len.load(Relaxed).min(CHUNK).checked_sub(1)
-            && before.ends[last].load(Relaxed) > address
-        {
-            return Some(before.get(last));
-        }
         let chunk = directory.chunk(slot)?;
         let len = chunk.len.load(Relaxed).min(CHUNK);
         let mut i = chunk.ends[..len].partition_point(|e| e.load(Relaxed) <= address);
@@ -300,6 +293,10 @@ impl<'m> Change<'m> {
             chunk.set(to, chunk.get(to + 1));
         }
         chunk.len.store(len - 1, Relaxed);
+        if i == 0 && slot > 0 && len > 1 {
+            // A piece of the chunk before may reach up to here now, and is looked for in that chunk.
+            directory.starts[slot].store(chunk.starts[0].load(Relaxed), Relaxed);
+        }
         if len == 1 && slot > 0 {
             let slots = directory.len.load(Relaxed);
             for to in slot..slots - 1 {
