@@ -340,16 +340,17 @@ impl<'a> Additions<'a> {
         let mut others: Vec<(PathBuf, u64)> = entries
             .map(|entry| entry.path())
             .filter(|path| path.extension() == library.extension())
-            .filter_map(|path| Some((fs::metadata(&path).ok()?.len(), path)))
-            .map(|(size, path)| (path, size))
+            .filter_map(|path| fs::metadata(&path).ok().map(|m| (path, m.len())))
             .collect();
         others.sort_unstable();
         let mut bytes = 0;
         for (path, size) in others {
-            if bytes + size > MOST_BYTES_OF_SIBLINGS || self.known.contains(&real(&path)) {
+            let file = real(&path);
+            if bytes + size > MOST_BYTES_OF_SIBLINGS || self.known.contains(&file) {
                 continue;
             }
-            let Some(image) = objects::library(&real(&path)) else {
+            let image = objects::library(&file);
+            let Some(image) = image.filter(|i| i.kind == ObjectKind::SharedObject) else {
                 continue;
             };
             let is_complete = image.needed().iter().all(|name| named.contains(name));
@@ -362,12 +363,9 @@ impl<'a> Additions<'a> {
                 .iter()
                 .map(|path| fs::metadata(path).map_or(0, |m| m.len()));
             let more: u64 = sizes.sum();
-            if image.kind == ObjectKind::SharedObject
-                && more <= MOST_BYTES_OF_DEPENDENCIES
-                && bytes + size + more <= MOST_BYTES_OF_SIBLINGS
-            {
+            if more <= MOST_BYTES_OF_DEPENDENCIES && bytes + size + more <= MOST_BYTES_OF_SIBLINGS {
                 bytes += size + more;
-                self.known.insert(real(&path));
+                self.known.insert(file);
                 self.add(path, image);
                 dependencies.into_iter().for_each(|d| self.add_if_new(d));
             }
