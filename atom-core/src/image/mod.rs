@@ -248,23 +248,26 @@ impl Image {
         })
     }
 
-    /// True if the address is in an executable segment's file contents.
-    pub fn is_code(&self, address: u64) -> bool {
+    /// The executable segment whose file contents have the address.
+    fn code_segment(&self, address: u64) -> Option<&Segment> {
         // This test rejects most numbers in data.
         if !(self.base..self.end).contains(&address) {
-            return false;
+            return None;
         }
         let i = self.segments.partition_point(|s| s.address <= address);
-        i > 0 && {
-            let s = &self.segments[i - 1];
-            s.is_executable() && address - s.address < s.file_size
-        }
+        let segment = &self.segments[i.checked_sub(1)?];
+        let is_there = segment.is_executable() && address - segment.address < segment.file_size;
+        is_there.then_some(segment)
+    }
+
+    /// True if the address is in an executable segment's file contents.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.code_segment(address).is_some()
     }
 
     /// True if an address is in code that the program can change without a system call.
     pub fn is_writable_code(&self, address: u64) -> bool {
-        let i = self.segments.partition_point(|s| s.address <= address);
-        self.is_code(address) && i > 0 && self.segments[i - 1].is_writable()
+        self.code_segment(address).is_some_and(Segment::is_writable)
     }
 
     /// Registers in which imported functions get addresses of functions.
