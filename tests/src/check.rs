@@ -126,7 +126,7 @@ impl<'a> Case<'a> {
             }
             originals.push(original);
         }
-        for (folder, index) in JOBS.iter().zip(0..) {
+        for (folder, index) in self.jobs() {
             let out = self.folder.join(folder).join("prog");
             let output = self.output(folder, "%p");
             let _lock = crate::lock::exclusive(&self.folder.join(folder).join("lock"))?;
@@ -152,6 +152,18 @@ impl<'a> Case<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The rewrites of this build, with their numbers: all at full depth, or if the source has one build. Otherwise two
+    /// successive builds share them, and each has the last.
+    fn jobs(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let variants = &self.source.variants;
+        let number = variants.iter().position(|v| v.0 == self.variant.0);
+        let all = depth::is_full() || variants.len() == 1;
+        let parity = number.unwrap_or(0) as u64 % 2;
+        let last = JOBS.len() as u64 - 1;
+        let numbered = JOBS.into_iter().zip(0..);
+        numbered.filter(move |(_, index)| all || *index == last || index % 2 == parity)
     }
 
     /// A rewrite by a shipped tool that accepts the program, drawn by the build's name. It is made as `out`, and its
