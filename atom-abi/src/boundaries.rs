@@ -1,12 +1,12 @@
 //! The table of instruction boundaries of an object: what the runtime needs to show signal handlers original
 //! addresses.
 //!
-//! The table is after the object's new text, by which it is found: its head has four 32-bit words, namely [`MARK`], the number
-//! of procedures that moved, the distance from the start of the new text to the table in bytes, and the offset of the
-//! *accesses* from the table's start, or 0 if there are none. An
-//! entry for each of these procedures follows, and one more that ends them: the procedure's new start (minus the
+//! The table is after the object's new text, by which it is found: its head has five 32-bit words, namely [`MARK`], the number
+//! of procedures that moved, in all their versions, the distance from the start of the new text to the table in bytes, the offset of the
+//! *accesses* from the table's start, or 0 if there are none, and the number of procedures of the first version. An
+//! entry for each procedure of each version follows, and one more that ends them: the procedure's new start (minus the
 //! start of the new text), its original start (minus the address of the image), and the offset of its records
-//! from the end of all entries, 32 bits each. Procedures are in ascending order of either address.
+//! from the end of all entries, 32 bits each. Procedures are in ascending order of their new addresses, and those of a version also of their original ones.
 //!
 //! The records of a procedure describe its new text from its start on:
 //!
@@ -34,7 +34,7 @@
 pub const MARK: u32 = 0x6f74_6e31;
 
 /// Size of the head in bytes.
-pub const HEAD: usize = 16;
+pub const HEAD: usize = 20;
 
 /// Size of an entry in bytes.
 pub const ENTRY: usize = 12;

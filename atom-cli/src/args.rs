@@ -247,6 +247,10 @@ pub struct Run {
     /// Move half of the procedures that get no calls, chosen by this number: for tests
     #[arg(long, value_name = "SEED", hide = true)]
     pub move_half: Option<u64>,
+    /// Write each procedure twice, with the tool's calls and without them, and go from one version to the other at
+    /// each N-th place where that is possible: for tests
+    #[arg(long, value_name = "N", hide = true)]
+    pub switch_every: Option<u32>,
     /// Do not print the summary
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,

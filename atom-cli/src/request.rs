@@ -6,6 +6,7 @@ use atom_core::cfg::Returns;
 use atom_core::check::Scope;
 use atom_core::layout::{Extra, Wishes};
 use atom_core::pipeline::Options;
+use atom_core::plan::Switch;
 use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
@@ -175,6 +176,7 @@ fn options(args: &Run) -> Result<Options<'_>> {
         precise_signals: choices.precise_signals,
         keep_registers: choices.keep_registers,
         no_gs: choices.no_gs,
+        switch: args.switch_every.map(Switch::Every),
         debug_info: args.debug_info,
         ..Options::default()
     })

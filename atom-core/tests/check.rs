@@ -128,6 +128,7 @@ impl Rewritten {
 
     fn check(&self, output: &[u8]) -> Result<Checked> {
         check(&Subject {
+            version: atom_core::plan::Version::Full,
             placed: &self.placed,
             live: &Live::compute(self.image(), self.cfg()),
             clobbers: &|_| Clobbers::EVERYTHING,

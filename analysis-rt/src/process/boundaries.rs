@@ -120,7 +120,7 @@ impl Table {
 
     /// A word of the head.
     fn word(&self, index: usize) -> u32 {
-        // SAFETY: `atom` wrote the table; the head has four words.
+        // SAFETY: `atom` wrote the table; the head has five words.
         unsafe { *pointer::<u32>(self.at as usize).add(index) }
     }
 
@@ -361,7 +361,8 @@ fn opcode(at: u64) -> u8 {
 fn find(original: u64) -> Option<(Table, Piece, u32)> {
     let table = Table::at(original)?;
     let offset = u32::try_from(original.wrapping_sub(table.image)).ok()?;
-    let after = table.procs().partition_point(|p| p.old <= offset);
+    let first = &table.procs()[..table.word(4) as usize];
+    let after = first.partition_point(|p| p.old <= offset);
     let mut pieces = table.records(after.checked_sub(1)?);
     let piece = pieces.find(|p| offset.wrapping_sub(p.old) < p.len)?;
     Some((table, piece, offset - piece.old))

@@ -30,6 +30,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::ids::ProcId;
+use crate::layout::Layout;
 
 use frames::Tables;
 use memory::Memory;
@@ -52,6 +53,7 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
             is_foreign: false,
         },
         text: (subject.layout().start, subject.layout().end),
+        twin: None,
         routines: subject.routines(),
     };
     let tables = Tables::of(subject.placed, &memory).transpose();
@@ -62,14 +64,22 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
         old_text::check(subject, &memory, &references.named)?;
         jump_tables(subject, &references.all)?;
     }
-    (0..subject.cfg().procs.len())
-        .into_par_iter()
-        .map(ProcId::from_index)
-        .map_init(storage, |storage, id| {
-            let mut checker = Checker::new(subject, &walker, id, storage);
-            checker.proc().map(|()| checker.checked)
-        })
-        .try_reduce(Checked::default, |a, b| Ok(a + b))
+    let of_version = |layout: &Layout| {
+        let version = layout.version;
+        let subject = Subject {
+            version,
+            ..*subject
+        };
+        (0..subject.cfg().procs.len())
+            .into_par_iter()
+            .map(ProcId::from_index)
+            .map_init(storage, |storage, id| {
+                let mut checker = Checker::new(&subject, &walker, id, storage);
+                checker.proc().map(|()| checker.checked)
+            })
+            .try_reduce(Checked::default, |a, b| Ok(a + b))
+    };
+    subject.placed.versions().map(of_version).sum()
 }
 
 /// Judges the jump tables of procedures that move.

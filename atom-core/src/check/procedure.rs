@@ -74,6 +74,16 @@ struct Stack {
     foreign: Foreign,
 }
 
+/// What holds on a way through inserted code.
+struct Facts {
+    /// The program keeps nothing below rsp.
+    no_red_zone: bool,
+    /// rsp may lead to data.
+    is_foreign: bool,
+    /// The same place in the other version, where control may go.
+    twin: Option<u64>,
+}
+
 /// Checks one procedure.
 pub(super) struct Checker<'s, 'a> {
     pub(super) subject: &'s Subject<'a>,
@@ -120,8 +130,9 @@ impl<'s, 'a> Checker<'s, 'a> {
         let (cfg, live) = (self.subject.cfg(), self.subject.live);
         let mut sets = Vec::new();
         let compares_all = self.subject.scope == Scope::All;
+        let has_pads = self.subject.has_pads();
         if self.subject.layout().entry(self.id).is_none() {
-            return if compares_all {
+            return if compares_all && has_pads {
                 self.in_place()
             } else {
                 Ok(())
@@ -133,7 +144,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             }
             live.block_into(b, &mut self.storage.effects_of, &mut sets);
             self.block(b, &sets)?;
-            if compares_all && cfg.block(b).is_indirect_target {
+            if compares_all && has_pads && cfg.block(b).is_indirect_target {
                 self.pad(b)?;
             }
         }
@@ -144,7 +155,7 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn has_insertions(&self, b: BlockId) -> bool {
         let block = self.subject.cfg().block(b);
         let (first, last) = (block.first, block.last());
-        let insertions = &self.subject.placed.plan.insertions;
+        let insertions = (self.subject.placed.plan).insertions(self.subject.version);
         let at = insertions.partition_point(|i| i.inst < first);
         insertions.get(at).is_some_and(|i| i.inst <= last)
     }
@@ -192,16 +203,19 @@ impl<'s, 'a> Checker<'s, 'a> {
         if from == goal.at {
             return Ok(());
         }
-        let facts = (self.stack().free_below, false);
+        let facts = Facts {
+            no_red_zone: self.stack().free_below,
+            is_foreign: false,
+            twin: None,
+        };
         let live = self.live_at(goal);
         self.walk_with(facts, (from, goal.at), live, rows).map(drop)
     }
 
-    /// Walks from one address to another. `no_red_zone`: the program keeps nothing below rsp on the way. `is_foreign`: rsp
-    /// may lead to data. Yields the places around rsp that may have been written.
+    /// Walks from one address to another. Yields the places around rsp that may have been written.
     fn walk_with(
         &mut self,
-        (no_red_zone, is_foreign): (bool, bool),
+        facts: Facts,
         (from, goal): (u64, u64),
         live: RegSet,
         rows: &[u64],
@@ -209,10 +223,11 @@ impl<'s, 'a> Checker<'s, 'a> {
         let demand = self.demand(live);
         let walker = Walker {
             borders: Borders {
-                no_red_zone,
-                is_foreign,
+                no_red_zone: facts.no_red_zone,
+                is_foreign: facts.is_foreign,
                 ..self.walker.borders
             },
+            twin: facts.twin,
             ..*self.walker
         };
         let expected = self.storage.expect(rows, live);
@@ -244,11 +259,21 @@ impl<'s, 'a> Checker<'s, 'a> {
             old,
             back.map_or(old, |back| self.subject.cfg().inst_pc(back)),
         ];
-        let is_foreign = back.is_some_and(|back| self.stack().foreign.after(back));
-        let facts = (self.free_below_at(old), is_foreign);
+        let facts = Facts {
+            no_red_zone: self.free_below_at(old),
+            is_foreign: back.is_some_and(|back| self.stack().foreign.after(back)),
+            twin: self.twin_entry(old),
+        };
         let live = self.live_at(goal);
         self.walk_with(facts, (from, goal.at), live, &rows)
             .map(drop)
+    }
+
+    /// Where the other version is entered, if a procedure starts at an original address.
+    fn twin_entry(&self, old: u64) -> Option<u64> {
+        let (cfg, twin) = (self.subject.cfg(), self.subject.twin()?);
+        let proc = cfg.proc_at(old).filter(|p| cfg.proc(*p).start == old);
+        twin.entry(proc?)
     }
 
     /// True if nothing is kept below rsp at an original address: at the start of a procedure, and
@@ -281,8 +306,14 @@ impl<'s, 'a> Checker<'s, 'a> {
                     ControlFlow::Syscall => RegSet::gpr(1) | RegSet::gpr(11),
                     _ => RegSet::EMPTY,
                 };
+                let twin = self.subject.twin();
+                let twin = twin.map(|twin| twin.label(self.id, inst));
                 let stack = self.stack();
-                let facts = (stack.free_below, stack.foreign.before(inst));
+                let facts = Facts {
+                    no_red_zone: stack.free_below,
+                    is_foreign: stack.foreign.before(inst),
+                    twin,
+                };
                 self.written = self
                     .walk_with(facts, (at, copy), live.without(changed), &[pc])
                     .map_err(|c| self.fail(pc, format!("the code inserted before it {c}")))?;
@@ -321,9 +352,13 @@ impl<'s, 'a> Checker<'s, 'a> {
         let is_call = matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall);
         // Unwinders look up the byte in front of a return address.
         let in_call = subject.cfg().inst_end(inst) - 1;
+        let is_at_home = is_call && subject.layout().sites.homes.of(inst).is_some();
+        if is_at_home && !subject.has_pads() {
+            return Ok(());
+        }
         let places = match is_call {
             // The return address is the original one.
-            true if subject.layout().sites.homes.of(inst).is_some() => (in_call, in_call),
+            true if is_at_home => (in_call, in_call),
             true => (in_call, end - 1),
             false => (pc, copy),
         };
@@ -362,8 +397,11 @@ impl<'s, 'a> Checker<'s, 'a> {
             true => &[next],
             false => &[next, pc],
         };
-        let is_foreign = self.stack().foreign.after(last);
-        let facts = (self.free_below_at(next), is_foreign);
+        let facts = Facts {
+            no_red_zone: self.free_below_at(next),
+            is_foreign: self.stack().foreign.after(last),
+            twin: self.twin_entry(next),
+        };
         self.walk_with(facts, (at, goal.at), live, rows)
             .map(drop)
             .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))

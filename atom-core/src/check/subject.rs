@@ -6,7 +6,7 @@ use crate::ids::InstId;
 use crate::image::Image;
 use crate::layout::{Area, Layout, Placed};
 use crate::live::Live;
-use crate::plan::Clobbers;
+use crate::plan::{Clobbers, Version};
 
 pub(super) const DOING: &str = "checking the output";
 
@@ -31,6 +31,8 @@ pub struct Subject<'a> {
     pub output: &'a [u8],
     /// How much of it is compared.
     pub scope: Scope,
+    /// The version of the procedures that is looked at; the check looks at all.
+    pub version: Version,
 }
 
 impl<'a> Subject<'a> {
@@ -43,7 +45,20 @@ impl<'a> Subject<'a> {
     }
 
     pub(super) fn layout(&self) -> &'a Layout {
-        &self.placed.layout
+        let mut versions = self.placed.versions();
+        let own = versions.find(|layout| layout.version == self.version);
+        own.unwrap_or(&self.placed.layout)
+    }
+
+    /// The other version of the procedures, if there is one.
+    pub(super) fn twin(&self) -> Option<&'a Layout> {
+        let mut versions = self.placed.versions();
+        versions.find(|layout| layout.version != self.version)
+    }
+
+    /// True for the version to which pads lead.
+    pub(super) fn has_pads(&self) -> bool {
+        self.version == self.placed.layout.version
     }
 
     /// The new place of an original address, and the instruction there.

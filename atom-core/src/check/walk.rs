@@ -23,6 +23,8 @@ pub struct Walker<'a> {
     pub borders: Borders,
     /// The moved and inserted code: calls into it are followed.
     pub text: (u64, u64),
+    /// The same place in the other version of the procedure, where control may go in place of the goal.
+    pub twin: Option<u64>,
     /// The analysis routines.
     pub routines: Routines<'a>,
 }
@@ -351,7 +353,7 @@ impl Walker<'_> {
             let place = paths.place;
             let is_kept = std::mem::take(&mut has_kept_frame);
             if let Way::To(goal) = way
-                && place.pc == goal
+                && (place.pc == goal || Some(place.pc) == self.twin)
                 && place.depth == 0
             {
                 check_end(&paths.state, demand)?;

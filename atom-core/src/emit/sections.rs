@@ -11,6 +11,7 @@ use object::elf;
 
 use crate::image::{Image, NEW_TEXT};
 use crate::layout::Placed;
+use crate::plan::Version;
 
 use super::debug::{self, DebugSection};
 use super::output::Output;
@@ -211,10 +212,16 @@ fn symbols<'a>(
     let moved = layout.moved_ranges(cfg);
     let mut symbols = original_symbols(facts, table, &moved);
     let before = symbols.len();
-    for range in &moved {
-        let proc = cfg.proc_at(range.old_start).map(|p| cfg.proc(p));
-        if let Some(name) = proc.and_then(|p| p.name.as_deref()) {
-            symbols.add(name, range.new_start, range.new_end - range.new_start, text);
+    for version in facts.placed.versions() {
+        for range in &version.moved_ranges(cfg) {
+            let proc = cfg.proc_at(range.old_start).map(|p| cfg.proc(p));
+            if let Some(name) = proc.and_then(|p| p.name.as_deref()) {
+                let size = range.new_end - range.new_start;
+                match version.version {
+                    Version::Full => symbols.add(name, range.new_start, size, text),
+                    Version::Light => symbols.add_light(name, range.new_start, size, text),
+                }
+            }
         }
     }
     if let Some(analysis) = facts.placed.analysis {

@@ -14,6 +14,9 @@ pub(super) const SYMBOL: usize = 24;
 /// What is in front of the name of the original's function if that has moved.
 const ORIGINAL: &[u8] = b"original.";
 
+/// What is after the name of a function's light version.
+const LIGHT: &[u8] = b".light";
+
 /// A symbol table: a file's symbols, if it had any, and new ones after them.
 pub(super) struct Symbols<'n> {
     /// Symbols as they will be in the file.
@@ -104,6 +107,20 @@ impl<'n> Symbols<'n> {
     /// Adds a function.
     pub fn add(&mut self, name: &'n str, address: u64, size: u64, section: usize) {
         let name = self.names.of(name.as_bytes());
+        self.add_named(name, address, size, section);
+    }
+
+    /// Adds the light version of a function, as `name.light`.
+    pub fn add_light(&mut self, name: &str, address: u64, size: u64, section: usize) {
+        let at = self.names.bytes.len() as u32;
+        for part in [name.as_bytes(), LIGHT, b"\0"] {
+            self.names.bytes.extend(part);
+        }
+        self.add_named(at, address, size, section);
+    }
+
+    /// Adds a function whose name is at an offset of the names.
+    fn add_named(&mut self, name: u32, address: u64, size: u64, section: usize) {
         self.bytes.extend(name.to_le_bytes());
         // A global function: local symbols would have to precede all others.
         self.bytes.push((elf::STB_GLOBAL | elf::STT_FUNC).0);

@@ -6,6 +6,7 @@ use crate::ids::ProcId;
 use crate::parallel::AT_ONCE;
 use crate::plan::{Access, Insertion, Plan, Position, Snippet};
 
+use super::Layout;
 use super::boundaries::Moved;
 use super::procedure::ProcLayout;
 use super::text::{snippets_size, take_at};
@@ -22,7 +23,8 @@ pub(super) fn table(moved: &Moved<'_>) -> Vec<u8> {
         return Vec::new();
     }
     let mut found = Found::new();
-    for (snippet, offset) in plan.shared.iter().zip(moved.shared) {
+    let first = moved.versions[0];
+    for (snippet, offset) in plan.shared.iter().zip(&first.shared) {
         put(
             plan,
             snippet,
@@ -31,15 +33,18 @@ pub(super) fn table(moved: &Moved<'_>) -> Vec<u8> {
             &mut found,
         );
     }
-    let all: Vec<Found> = (0..moved.procs.len())
-        .into_par_iter()
-        .with_max_len(AT_ONCE)
-        .map(|p| match moved.starts[p] {
-            0 => Found::new(),
-            start => of_proc(moved, ProcId::from_index(p), (start - moved.start) as u32),
-        })
-        .collect();
-    found.extend(all.into_iter().flatten());
+    for layout in moved.versions {
+        let all: Vec<Found> = (0..layout.procs.len())
+            .into_par_iter()
+            .with_max_len(AT_ONCE)
+            .map(ProcId::from_index)
+            .map(|p| match layout.entry(p) {
+                None => Found::new(),
+                Some(start) => of_proc(moved, layout, p, (start - first.start) as u32),
+            })
+            .collect();
+        found.extend(all.into_iter().flatten());
+    }
     encode(&found)
 }
 
@@ -93,10 +98,9 @@ fn put_all(plan: &Plan, insertions: &[Insertion], mut at: u32, found: &mut Found
 }
 
 /// The accesses of a procedure that moves; `start` is its offset in the new text.
-fn of_proc(moved: &Moved<'_>, proc: ProcId, start: u32) -> Found {
-    let [from, to] = [proc.index(), proc.index() + 1].map(|i| moved.first_insertions[i] as usize);
-    let (cfg, plan, layout) = (moved.cfg, moved.plan, &moved.procs[proc.index()]);
-    let own = &plan.insertions[from..to];
+fn of_proc(moved: &Moved<'_>, text: &Layout, proc: ProcId, start: u32) -> Found {
+    let (cfg, plan, layout) = (moved.cfg, moved.plan, &text.procs[proc.index()]);
+    let own = text.insertions(plan, proc);
     let mut found = Found::new();
     let Some((first, last)) = own.first().zip(own.last()) else {
         return found;

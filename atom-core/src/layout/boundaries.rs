@@ -15,9 +15,9 @@ use crate::ids::{InstId, ProcId};
 use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::accesses;
 use super::procedure::ProcLayout;
 use super::text::{snippets_size, take_at};
+use super::{Layout, accesses};
 
 /// The records of a procedure that moves. `insertions` are its own.
 fn records(
@@ -112,61 +112,65 @@ impl Record {
 pub(super) struct Moved<'a> {
     pub cfg: &'a Cfg,
     pub plan: &'a Plan,
-    pub procs: &'a [ProcLayout],
-    /// New start of each procedure; 0 if it stays.
-    pub starts: &'a [u64],
-    /// For each procedure the number of its first insertion; at the end the number of all.
-    pub first_insertions: &'a [u32],
-    /// Offset of each shared snippet from the start of the new text.
-    pub shared: &'a [u32],
-    /// First address of the new text.
-    pub start: u64,
+    /// The versions in the order of their addresses.
+    pub versions: &'a [&'a Layout],
     /// False if the table has nothing but the accesses.
     pub describes: bool,
 }
 
 /// The bytes of the table, which will be at `address`, after the new text.
 pub(super) fn table(moved: &Moved<'_>, address: u64) -> Vec<u8> {
-    let cfg = moved.cfg;
-    let all: Vec<Vec<u8>> = (0..moved.procs.len())
-        .into_par_iter()
-        .with_max_len(AT_ONCE)
-        .map(|p| {
-            if moved.starts[p] == 0 || !moved.describes {
-                return Vec::new();
-            }
-            let [from, to] = [p, p + 1].map(|i| moved.first_insertions[i] as usize);
-            let own = &moved.plan.insertions[from..to];
-            records(cfg, moved.plan, ProcId::from_index(p), &moved.procs[p], own)
-        })
-        .collect();
-    let present = || (0..all.len()).filter(|p| !all[*p].is_empty());
-    let count = present().count() as u32;
-    let size = all.iter().map(Vec::len).sum::<usize>();
+    let (cfg, plan) = (moved.cfg, moved.plan);
+    let start = moved.versions[0].start;
+    let mut entries = Vec::new();
+    let mut records_of_all: Vec<Vec<u8>> = Vec::new();
+    let mut in_first = 0;
+    for (i, layout) in moved.versions.iter().enumerate() {
+        let all: Vec<Vec<u8>> = (0..layout.procs.len())
+            .into_par_iter()
+            .with_max_len(AT_ONCE)
+            .map(ProcId::from_index)
+            .map(|p| {
+                if !layout.moved.contains(p) || !moved.describes {
+                    return Vec::new();
+                }
+                let own = layout.insertions(plan, p);
+                records(cfg, plan, p, &layout.procs[p.index()], own)
+            })
+            .collect();
+        for (p, records) in all.into_iter().enumerate().filter(|(_, r)| !r.is_empty()) {
+            let old = cfg.proc(ProcId::from_index(p)).start - cfg.base;
+            entries.push([(layout.starts[p] - start) as u32, old as u32]);
+            records_of_all.push(records);
+        }
+        if i == 0 {
+            in_first = entries.len();
+        }
+    }
+    let size = records_of_all.iter().map(Vec::len).sum::<usize>();
     let accesses = accesses::table(moved);
-    let end = HEAD + ENTRY * (count as usize + 1) + size;
+    let end = HEAD + ENTRY * (entries.len() + 1) + size;
     let accesses_at = end.next_multiple_of(4);
     let mut bytes = Vec::with_capacity(accesses_at + accesses.len());
     let mut put = |words: &[u32]| words.iter().for_each(|w| bytes.extend(w.to_le_bytes()));
     put(&[
         MARK,
-        count,
-        address.wrapping_sub(moved.start) as u32,
+        entries.len() as u32,
+        address.wrapping_sub(start) as u32,
         if accesses.is_empty() {
             0
         } else {
             accesses_at as u32
         },
+        in_first as u32,
     ]);
-    let mut records = 0;
-    for p in present() {
-        let new = (moved.starts[p] - moved.start) as u32;
-        let old = (cfg.proc(ProcId::from_index(p)).start - cfg.base) as u32;
-        put(&[new, old, records]);
-        records += all[p].len() as u32;
+    let mut at = 0;
+    for ([new, old], records) in entries.iter().zip(&records_of_all) {
+        put(&[*new, *old, at]);
+        at += records.len() as u32;
     }
-    put(&[u32::MAX, u32::MAX, records]);
-    all.iter().for_each(|records| bytes.extend(records));
+    put(&[u32::MAX, u32::MAX, at]);
+    records_of_all.iter().for_each(|r| bytes.extend(r));
     if !accesses.is_empty() {
         bytes.resize(accesses_at, 0);
         bytes.extend(accesses);

@@ -21,6 +21,8 @@ pub struct Placed<'a> {
     pub area: Option<&'a Area>,
     /// The new text.
     pub layout: Layout,
+    /// The light version of its procedures, if there is one.
+    pub light: Option<Layout>,
     /// The addresses after the new text.
     pub placement: Placement,
 }
@@ -39,16 +41,19 @@ impl<'a> Placed<'a> {
         let (image, cfg) = (object.image, &object.cfg);
         let region = options.region_of(image);
         let place = |sites, options: &Options<'a>| -> Result<Self> {
-            let layout = Layout::new(object, plan, sites, options)?;
+            let mut layout = Layout::new(object, plan, sites, options)?;
+            let light = layout.finish(object, plan)?;
             image.release_pages();
             memory::give_back();
-            let placement = Placement::new(object, plan, analysis, options.area, &layout)?;
+            let versions = (&layout, light.as_ref());
+            let placement = Placement::new(object, plan, analysis, options.area, versions)?;
             Ok(Self {
                 object,
                 plan,
                 analysis,
                 area: options.area,
                 layout,
+                light,
                 placement,
             })
         };
@@ -65,5 +70,10 @@ impl<'a> Placed<'a> {
             }
             (placed, _) => placed,
         }
+    }
+
+    /// The versions of the new text, in the order of their addresses.
+    pub fn versions(&self) -> impl Iterator<Item = &Layout> {
+        std::iter::once(&self.layout).chain(&self.light)
     }
 }

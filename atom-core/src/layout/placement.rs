@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::plan::Plan;
 use crate::unwind::go::{self, write::GoBlob};
-use crate::unwind::write::{self, Additions, UnwindBlobs};
+use crate::unwind::write::{self, Additions, AddressMap, MovedRange, UnwindBlobs};
 
 use super::text_table::{self, TextBlob};
 use super::{Area, Frames, Layout, start_size};
@@ -96,7 +96,7 @@ impl Placement {
         plan: &Plan,
         analysis: Option<&AnalysisImage>,
         area: Option<&Area>,
-        layout: &Layout,
+        (layout, light): (&Layout, Option<&Layout>),
     ) -> Result<Self> {
         let image = object.image;
         let mut p = Self::default();
@@ -105,7 +105,7 @@ impl Placement {
             object,
             plan,
             analysis,
-            (layout, area.is_some()),
+            (layout, light, area.is_some()),
             &mut cursor,
         )?;
         p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
@@ -188,47 +188,48 @@ impl Placement {
         object: &Object<'_>,
         plan: &Plan,
         analysis: Option<&AnalysisImage>,
-        (layout, is_whole): (&Layout, bool),
+        (layout, light, is_whole): (&Layout, Option<&Layout>, bool),
         cursor: &mut Cursor,
     ) -> Result<()> {
         let (image, cfg, table) = (object.image, &object.cfg, &object.unwind);
+        let frames_of = |layout| Frames {
+            image,
+            cfg,
+            plan,
+            layout,
+            unwind: table,
+        };
         let moved = layout.moved_ranges(cfg);
         let tool_table = analysis.and_then(AnalysisImage::unwind_table);
         if !table.fdes.is_empty() && (!moved.is_empty() || analysis.is_some()) {
-            let frames = Frames {
-                image,
-                cfg,
-                plan,
-                layout,
-                unwind: table,
-            };
-            let (own, entries) = rayon::join(|| frames.own(), || frames.entries());
+            let frames = frames_of(layout);
+            let light = light.map(frames_of);
+            let (own, mut entries) = rayon::join(|| frames.own(), || frames.entries());
             let described = frames.ranges();
+            let mut copies: Vec<(Vec<MovedRange>, &dyn AddressMap)> = vec![(described, &frames)];
+            if let Some(light) = &light {
+                entries.extend(light.entries());
+                copies.push((light.ranges(), light));
+            }
             let additions = Additions {
                 own: &own,
                 entries: &entries,
                 start: Some((layout.start, layout.start + start_size(image.kind))),
                 tool: tool_table.as_ref(),
             };
-            let blobs = write::build_with(table, &described, &frames, &additions, layout.end)?;
+            let blobs = write::build_with(table, &copies, &additions, layout.end)?;
             cursor.0 = blobs.eh_frame_hdr.end();
             self.unwind = Some(blobs);
         }
         if let Some(go) = table.go.as_ref().filter(|_| !moved.is_empty()) {
-            let frames = Frames {
-                image,
-                cfg,
-                plan,
-                layout,
-                unwind: table,
-            };
+            let frames = frames_of(layout);
             let blob = go::write::build(go, &frames.moved_procedures(), &frames, cursor.0)?;
             cursor.0 = blob.end();
             self.go = Some(blob);
         }
         if !moved.is_empty() && (analysis.is_some() || is_whole) {
             let address = cursor.0.next_multiple_of(8);
-            let blob = text_table::build(object, plan, layout, address);
+            let blob = text_table::build(object, plan, (layout, light), address);
             cursor.0 = blob.end();
             self.text = Some(blob);
         }

@@ -15,8 +15,8 @@ pub(crate) fn pushes_new(cfg: &Cfg, sites: &Sites, id: InstId) -> bool {
         && sites.homes.of(id).is_none()
 }
 
-/// Size of the table in bytes.
-pub(crate) fn size(cfg: &Cfg, moved: &MovedSet, sites: &Sites) -> u64 {
+/// Size of the table in bytes, if procedures have this number of versions.
+pub(crate) fn size(cfg: &Cfg, moved: &MovedSet, sites: &Sites, versions: u64) -> u64 {
     let moved = (0..cfg.procs.len())
         .map(ProcId::from_index)
         .filter(|p| moved.contains(*p));
@@ -28,5 +28,5 @@ pub(crate) fn size(cfg: &Cfg, moved: &MovedSet, sites: &Sites) -> u64 {
                 .count()
         })
         .sum();
-    HEAD + ENTRY * calls as u64
+    HEAD + ENTRY * calls as u64 * versions
 }

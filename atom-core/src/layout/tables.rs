@@ -16,7 +16,7 @@ use crate::x86::{Instruction, Mnemonic, OpKind, Register};
 use crate::cfg::{Cfg, JumpTable};
 use crate::ids::InstId;
 use crate::image::Image;
-use crate::plan::{Plan, Position};
+use crate::plan::{Insertion, Position};
 
 use super::MovedSet;
 
@@ -46,12 +46,16 @@ pub(crate) fn copy_at(copies: &[TableCopy], load: InstId) -> Option<&TableCopy> 
 
 /// The tables of moved code worth copying, by their loads. Analysis between a load and its
 /// jump would see the new address in a register: such a table is not copied.
-pub(crate) fn select(image: &Image, cfg: &Cfg, plan: &Plan, moved: &MovedSet) -> Vec<TableCopy> {
+pub(crate) fn select(
+    image: &Image,
+    cfg: &Cfg,
+    insertions: &[Insertion],
+    moved: &MovedSet,
+) -> Vec<TableCopy> {
     let is_seen = |load: InstId, jump: InstId| {
-        let first = plan
-            .insertions
-            .partition_point(|i| (i.inst, i.position) <= (load, Position::Before));
-        load < jump && plan.insertions.get(first).is_some_and(|i| i.inst <= jump)
+        let first =
+            insertions.partition_point(|i| (i.inst, i.position) <= (load, Position::Before));
+        load < jump && insertions.get(first).is_some_and(|i| i.inst <= jump)
     };
     let mut copies: Vec<TableCopy> = cfg
         .jump_tables

@@ -1,12 +1,14 @@
 //! Sizes and addresses of the new text.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::cfg::{Block, Cfg, Object};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::parallel::AT_ONCE;
-use crate::plan::{Insertion, Plan, Position};
+use crate::plan::{Insertion, Plan, Position, Version};
 use crate::unwind::write::MovedRange;
 
 use super::procedure::{ProcBuilder, ProcLayout};
@@ -16,6 +18,8 @@ use super::{MovedSet, Options, Region, boundaries, guards, return_map, start_siz
 /// Addresses of all moved code: the only map from old to new addresses.
 #[derive(Debug)]
 pub struct Layout {
+    /// The version of the procedures.
+    pub version: Version,
     /// First address of the new segments.
     pub start: u64,
     /// The addresses that the new segments may have.
@@ -25,11 +29,11 @@ pub struct Layout {
     /// One past the last address of the new text.
     pub end: u64,
     /// The procedures that move.
-    pub moved: MovedSet,
+    pub moved: Arc<MovedSet>,
     /// Fill dead original text with `int3`.
     pub strict: bool,
     /// Places of the pads of the procedures that move.
-    pub(crate) sites: Sites,
+    pub(crate) sites: Arc<Sites>,
     /// Guards of pads, by block.
     pub(crate) guards: Vec<guards::GuardPlace>,
     pub(crate) procs: Vec<ProcLayout>,
@@ -42,10 +46,43 @@ pub struct Layout {
     /// Address and bytes of the table of instruction boundaries, if the plan wants one.
     pub(crate) boundaries: Option<(u64, Vec<u8>)>,
     /// First instruction index of each procedure.
-    pub(crate) first_insts: Vec<usize>,
+    pub(crate) first_insts: Arc<Vec<usize>>,
     /// For each procedure the number of its first insertion; at the end the number of all
     /// insertions.
-    first_insertions: Vec<u32>,
+    pub(super) first_insertions: Vec<u32>,
+}
+
+/// The forms of all instructions of the procedures that move.
+fn forms(
+    object: &Object<'_>,
+    (plan, version): (&Plan, Version),
+    (moved, sites): (&MovedSet, &Sites),
+    copies: &[tables::TableCopy],
+    first_insertions: &[u32],
+) -> Vec<ProcLayout> {
+    let (image, cfg) = (object.image, &object.cfg);
+    (0..cfg.procs.len())
+        .into_par_iter()
+        .with_max_len(AT_ONCE)
+        .map(ProcId::from_index)
+        .map(|p| {
+            if moved.contains(p) {
+                let [from, to] = [p.index(), p.index() + 1].map(|i| first_insertions[i] as usize);
+                let own = &plan.insertions(version)[from..to];
+                ProcBuilder::new(image, cfg, plan, (own, copies, &sites.homes), p).build()
+            } else {
+                ProcLayout::default()
+            }
+        })
+        .collect()
+}
+
+/// Places the copies of jump tables from `cursor` on.
+fn place_copies(copies: &mut [tables::TableCopy], cursor: &mut u64) {
+    for copy in copies {
+        copy.address = cursor.next_multiple_of(8);
+        *cursor = copy.address.wrapping_add(copy.size);
+    }
 }
 
 /// Addresses of the procedures that move, in their original order from `cursor` on; 0 for the others.
@@ -82,24 +119,12 @@ impl Layout {
         let (image, cfg) = (object.image, &object.cfg);
         let region = options.region_of(image);
         let start = region.start;
-        let first_insertions = first_insertions(cfg, plan);
+        let version = Version::Full;
+        let first_insertions = first_insertions(cfg, plan.insertions(version));
         let (moved, sites) = MovedSet::choose(image, cfg, &first_insertions, sites, options);
-        let mut copies = tables::select(image, cfg, plan, &moved);
-        let procs: Vec<ProcLayout> = (0..cfg.procs.len())
-            .into_par_iter()
-            .with_max_len(AT_ONCE)
-            .map(ProcId::from_index)
-            .map(|p| {
-                if moved.contains(p) {
-                    let own = first_insertions[p.index()] as usize
-                        ..first_insertions[p.index() + 1] as usize;
-                    let parts = (&plan.insertions[own], &copies[..], &sites.homes);
-                    ProcBuilder::new(image, cfg, plan, parts, p).build()
-                } else {
-                    ProcLayout::default()
-                }
-            })
-            .collect();
+        let mut copies = tables::select(image, cfg, plan.insertions(version), &moved);
+        let placed = (&moved, &sites);
+        let procs = forms(object, (plan, version), placed, &copies, &first_insertions);
         let mut cursor = start + start_size(image.kind);
         let mut shared = Vec::with_capacity(plan.shared.len());
         for snippet in &plan.shared {
@@ -110,62 +135,101 @@ impl Layout {
         let guards = guards::place(plan, sites.blocks(), &mut cursor);
         cursor = cursor.next_multiple_of(64);
         let starts = place(object, &procs, &moved, &mut cursor);
-        for copy in &mut copies {
-            copy.address = cursor.next_multiple_of(8);
-            cursor = copy.address.wrapping_add(copy.size);
-        }
-        let fits = |end: u64| {
-            if end.wrapping_sub(start) > region.size {
-                Err(Error::too_large("laying out the new text", "it does").file(&image.path))
-            } else {
-                Ok(())
-            }
-        };
-        fits(cursor)?;
-        let mut return_map = None;
-        if plan.original_return.is_some() || plan.maps_returns {
-            let map = cursor.next_multiple_of(8);
-            return_map = Some(map);
-            cursor = map.wrapping_add(return_map::size(cfg, &moved, &sites));
-        }
-        let mut boundaries = None;
-        if plan.maps_boundaries {
-            let moved = boundaries::Moved {
-                cfg,
-                plan,
-                procs: &procs,
-                starts: &starts,
-                first_insertions: &first_insertions,
-                shared: &shared,
-                start,
-                // Go's own tables describe the new text.
-                describes: object.unwind.go.is_none(),
-            };
-            let address = cursor.next_multiple_of(8);
-            let table = boundaries::table(&moved, address);
-            cursor = address.wrapping_add(table.len() as u64);
-            boundaries = Some((address, table));
-        }
-        fits(cursor)?;
-        Ok(Self {
+        place_copies(&mut copies, &mut cursor);
+        let layout = Self {
+            version,
             start,
             region,
             shared,
             guards,
             strict: options.strict,
             end: cursor,
-            moved,
-            sites,
-            first_insts: (0..cfg.procs.len())
-                .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)
-                .collect(),
+            moved: Arc::new(moved),
+            sites: Arc::new(sites),
+            first_insts: Arc::new(
+                (0..cfg.procs.len())
+                    .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)
+                    .collect(),
+            ),
             first_insertions,
             procs,
             starts,
             copies,
-            return_map,
-            boundaries,
-        })
+            return_map: None,
+            boundaries: None,
+        };
+        layout.fits(object)?;
+        Ok(layout)
+    }
+
+    /// The light version of the same procedures, after the code of this one.
+    fn light(&self, object: &Object<'_>, plan: &Plan) -> Result<Self> {
+        let (image, cfg) = (object.image, &object.cfg);
+        let version = Version::Light;
+        let first_insertions = first_insertions(cfg, plan.insertions(version));
+        let mut copies = tables::select(image, cfg, plan.insertions(version), &self.moved);
+        let placed = (&*self.moved, &*self.sites);
+        let procs = forms(object, (plan, version), placed, &copies, &first_insertions);
+        let mut cursor = self.end.next_multiple_of(64);
+        let starts = place(object, &procs, &self.moved, &mut cursor);
+        place_copies(&mut copies, &mut cursor);
+        let light = Self {
+            version,
+            end: cursor,
+            shared: self.shared.clone(),
+            guards: Vec::new(),
+            moved: self.moved.clone(),
+            sites: self.sites.clone(),
+            first_insts: self.first_insts.clone(),
+            first_insertions,
+            procs,
+            starts,
+            copies,
+            boundaries: None,
+            ..*self
+        };
+        light.fits(object)?;
+        Ok(light)
+    }
+
+    /// Lays out what is after this version's code: the light version, if the plan has one, and the tables by which addresses of
+    /// the new text are looked up.
+    pub fn finish(&mut self, object: &Object<'_>, plan: &Plan) -> Result<Option<Self>> {
+        let cfg = &object.cfg;
+        let light = plan.light.as_ref().map(|_| self.light(object, plan));
+        let light = light.transpose()?;
+        let mut cursor = light.as_ref().map_or(self.end, |light| light.end);
+        let versions = 1 + u64::from(light.is_some());
+        if plan.original_return.is_some() || plan.maps_returns {
+            let map = cursor.next_multiple_of(8);
+            self.return_map = Some(map);
+            cursor = map.wrapping_add(return_map::size(cfg, &self.moved, &self.sites, versions));
+        }
+        if plan.maps_boundaries {
+            let moved = boundaries::Moved {
+                cfg,
+                plan,
+                versions: &std::iter::once(&*self).chain(&light).collect::<Vec<_>>(),
+                // Go's own tables describe the new text.
+                describes: object.unwind.go.is_none(),
+            };
+            let address = cursor.next_multiple_of(8);
+            let table = boundaries::table(&moved, address);
+            cursor = address.wrapping_add(table.len() as u64);
+            self.boundaries = Some((address, table));
+        }
+        self.end = cursor;
+        self.fits(object)?;
+        Ok(light)
+    }
+
+    /// Fails if the new text is too large for its region.
+    fn fits(&self, object: &Object<'_>) -> Result<()> {
+        if self.end.wrapping_sub(self.start) > self.region.size {
+            let error = Error::too_large("laying out the new text", "it does");
+            return Err(error.file(&object.image.path));
+        }
+        Ok(())
     }
 
     /// New address of an instruction's label.
@@ -299,7 +363,7 @@ impl Layout {
     /// The insertions of a procedure.
     pub(crate) fn insertions<'p>(&self, plan: &'p Plan, proc: ProcId) -> &'p [Insertion] {
         let [from, to] = [proc.index(), proc.index() + 1].map(|i| self.first_insertions[i]);
-        &plan.insertions[from as usize..to as usize]
+        &plan.insertions(self.version)[from as usize..to as usize]
     }
 
     /// The insertions at an instruction of a procedure.
@@ -429,29 +493,18 @@ impl Layout {
 }
 
 /// For each procedure the number of its first insertion; at the end the number of all insertions.
-fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
+fn first_insertions(cfg: &Cfg, insertions: &[Insertion]) -> Vec<u32> {
     let mut next = 0;
     let firsts = (0..cfg.procs.len()).map(ProcId::from_index).map(|p| {
         let first = next;
         let insts = cfg.proc_insts(p);
-        let mine = plan.insertions[next..].iter();
+        let mine = insertions[next..].iter();
         next += mine.take_while(|i| i.inst.index() < insts.end).count();
         first as u32
     });
     let mut firsts: Vec<u32> = firsts.collect();
-    firsts.push(plan.insertions.len() as u32);
+    firsts.push(insertions.len() as u32);
     firsts
-}
-
-/// The slice of insertions that concern a range of instructions.
-pub(crate) fn insertions_of<'p>(plan: &'p Plan, insts: &std::ops::Range<usize>) -> &'p [Insertion] {
-    let from = plan
-        .insertions
-        .partition_point(|i| i.inst.index() < insts.start);
-    let to = plan
-        .insertions
-        .partition_point(|i| i.inst.index() < insts.end);
-    &plan.insertions[from..to]
 }
 
 /// Total size of the snippets at one place.

@@ -45,7 +45,12 @@ impl TextBlob {
 }
 
 /// Makes the table.
-pub(crate) fn build(object: &Object<'_>, plan: &Plan, layout: &Layout, address: u64) -> TextBlob {
+pub(crate) fn build(
+    object: &Object<'_>,
+    plan: &Plan,
+    (layout, light): (&Layout, Option<&Layout>),
+    address: u64,
+) -> TextBlob {
     let (image, cfg) = (object.image, &object.cfg);
     let mut numbers = Vec::new();
     let moved: Vec<ProcId> = (0..cfg.procs.len())
@@ -88,7 +93,14 @@ pub(crate) fn build(object: &Object<'_>, plan: &Plan, layout: &Layout, address: 
         numbers.extend(image.bytes_at(field, FIELD as usize).unwrap_or_default());
         before = field;
     }
-    let sites = sites(object, plan, layout, &moved);
+    let mut sites = sites(object, plan, layout, &moved);
+    // The light version is after the other.
+    sites.extend(
+        light
+            .map(|light| self::sites(object, plan, light, &moved))
+            .into_iter()
+            .flatten(),
+    );
     let mut before = layout.start;
     for site in &sites {
         leb128::push(&mut numbers, site - before);

@@ -53,7 +53,7 @@ use crate::image::Image;
 use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
 use crate::live::{Live, Settled};
 use crate::plan::kept::Late;
-use crate::plan::{self, Clobbers, Home, Told, Unit, Whole};
+use crate::plan::{self, Clobbers, Home, Switch, Told, Unit, Version, Whole};
 use crate::tool::select::Selection;
 use crate::unwind::UnwindTable;
 use crate::{memory, rewrite};
@@ -122,6 +122,8 @@ pub struct Options<'a> {
     pub keep_registers: bool,
     /// Leave the gs segment to the program.
     pub no_gs: bool,
+    /// Write a light version of each procedure beside the one with the tool's calls, and let this lead from one to the other.
+    pub switch: Option<Switch>,
     /// Put debug information into the outputs.
     pub debug_info: bool,
     /// How much of the outputs is compared with the originals.
@@ -202,7 +204,9 @@ pub fn instrument<P: Progress, T>(
 
     // The calls, and the calls as code.
     let late = match &begun {
-        Some(begun) if loaded.is_some() => begun.late(!options.told.late.is_empty()),
+        Some(begun) if loaded.is_some() && options.switch.is_none() => {
+            begun.late(!options.told.late.is_empty())
+        }
         _ => Late::Never,
     };
     let seen = Objects {
@@ -354,6 +358,7 @@ impl Planned<'_> {
             follows: !options.told.follow.is_empty(),
             every_point: options.precise_signals,
             no_gs: options.no_gs,
+            switch: options.switch,
             home,
             low_room,
             ..plan::Options::default()
@@ -533,6 +538,7 @@ impl Planned<'_> {
                 clobbers: &clobbers,
                 output: &output.to_vec()?,
                 scope,
+                version: Version::Full,
             })
         })
         .sum()

@@ -18,9 +18,10 @@ use super::private_stack::PrivateStack;
 use super::return_address;
 use super::shared;
 use super::site::{self, Point, SiteCall};
+use super::switch::{self, Switch};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
-use super::{Guards, Plan, Position, Target};
+use super::{Guards, Plan, Position, Target, Version};
 use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
 use crate::error::{Error, Result};
@@ -67,6 +68,8 @@ pub struct Planner<'a> {
     pub object: usize,
     /// Offset in the data of the objects' load biases, where there are several objects.
     pub biases: u32,
+    /// What leads from one version to the other, with the offset of its data in the plan's; `None` if there is one version.
+    pub switch: Option<(Switch, u32)>,
     /// True if inserted code may name data by 32-bit addresses.
     pub absolute: bool,
     /// True if the calls at the program's start and end are made by code of this object.
@@ -178,6 +181,7 @@ impl Planner<'_> {
             self.flow.between(start, end)
         };
         part.reserve(procs.iter().map(|id| counters(*id).len()).sum());
+        let mut effects_of = EffectsOf::default();
         let mut scratch = Scratch {
             effects_of: EffectsOf::default(),
             live: Vec::new(),
@@ -188,20 +192,38 @@ impl Planner<'_> {
             let proc = self.cfg.proc(id);
             let any = self.points.any_in_proc(id);
             let mut counters = counters(id);
-            if !any && self.exits.is_none() && counters.is_empty() {
+            if self.switch.is_some() && proc.is_movable() {
+                let live = |b| {
+                    let mut live = Vec::new();
+                    self.live.block_into(b, &mut effects_of, &mut live);
+                    live
+                };
+                part.tests = switch::tests(self.cfg, id, live);
+            } else {
+                part.tests.clear();
+            }
+            let has_more = !counters.is_empty() || !part.tests.is_empty();
+            if !any && self.exits.is_none() && !has_more {
                 continue;
             }
             let free_below = any && is_free_below(self.image, self.cfg, id);
-            part.foreign = if any || !counters.is_empty() {
+            part.foreign = if any || has_more {
                 Foreign::of(self.image, self.cfg, id, &mut scratch.info)
             } else {
                 Foreign::default()
             };
+            part.begin(Version::Full);
             for b in proc.blocks() {
                 if any && self.points.any_in_block(b) {
                     self.block(&mut part, &mut scratch, b, free_below, &mut counters)?;
-                } else if self.exits.is_some() || !counters.is_empty() {
+                } else if self.exits.is_some() || !counters.is_empty() || has_more {
                     self.quiet_block(&mut part, b, &mut counters);
+                }
+            }
+            if self.switch.is_some() {
+                part.begin(Version::Light);
+                for b in proc.blocks() {
+                    self.quiet_block(&mut part, b, &mut &[][..]);
                 }
             }
         }
@@ -254,8 +276,10 @@ impl Planner<'_> {
                 point,
                 pc,
             };
+            self.test(part, inst, Position::Entry);
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, at(Position::Entry))?;
+            self.test(part, inst, Position::Before);
             self.counter(part, inst, Position::Before, counters);
             let lists = [
                 (&around.before[..], When::Before),
@@ -317,6 +341,12 @@ impl Planner<'_> {
         let last = block.last();
         // An instruction that ends the process or starts a thread ends its block, or is a procedure's entry.
         let is_entry = b == self.cfg.proc(block.proc).first_block;
+        if part.has_test_in(block.first, last) {
+            block
+                .insts()
+                .for_each(|inst| self.quiet(part, b, inst, counters));
+            return;
+        }
         if is_entry && block.first != last {
             self.quiet(part, b, block.first, counters);
         }
@@ -347,10 +377,23 @@ impl Planner<'_> {
         inst: InstId,
         counters: &mut &[edge_counts::Counter],
     ) {
+        self.test(part, inst, Position::Entry);
+        self.test(part, inst, Position::Before);
         self.counter(part, inst, Position::Before, counters);
         self.exit_hook(part, b, inst);
         self.counter(part, inst, Position::After, counters);
         self.counter(part, inst, Position::Taken, counters);
+    }
+
+    /// Emits the next test of a switch if it is at this place.
+    fn test(&self, part: &mut Part, inst: InstId, position: Position) {
+        let (Some(switch), Some(test)) = (self.switch, part.next_test(inst, position)) else {
+            return;
+        };
+        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+        let private = self.private_stack(part, inst, position);
+        let tail = switch::emit(&mut part.asm, &test, switch, part.version, private);
+        part.close_with_tail(code, fixups, inst, position, tail);
     }
 
     /// Emits the next counter of an edge if it is at this place.

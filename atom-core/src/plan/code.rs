@@ -27,6 +27,8 @@ pub enum Target {
     OriginalReturn,
     /// The table of return addresses that the rewriter makes for [`Self::OriginalReturn`].
     ReturnMap,
+    /// The same place in the other version of the procedure.
+    Twin,
     /// The snippet itself; the addend is the offset in bytes.
     Main,
     /// The snippet's tail (its cold path); the addend is the offset in bytes.
@@ -133,6 +135,17 @@ pub struct Insertion {
     pub snippet: u32,
 }
 
+/// A copy of a procedure's code, with insertions of its own. At the same original instruction the program's state is the same
+/// in all versions, so control may go from one to another there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Version {
+    /// With the tool's calls.
+    #[default]
+    Full,
+    /// With nothing but what leads to the full version, and what the runtime needs.
+    Light,
+}
+
 /// Guards to put between pads and the new text, so that a new thread gets its own data.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Guards {
@@ -212,6 +225,8 @@ pub struct Plan {
     pub shared: Vec<Snippet>,
     /// Insertions sorted by (instruction, position), in the order of addition.
     pub insertions: Vec<Insertion>,
+    /// Insertions of the [light version](Version::Light), if there is one, in the same order.
+    pub light: Option<Vec<Insertion>>,
     /// Read-write data of the plan: records and contents of string and array arguments.
     pub data: Sparse,
     /// Offsets of 8-byte slots in `data` that hold an offset in `data`. The run-time address of `data` is
@@ -315,6 +330,14 @@ impl Plan {
             self.data.write(start + field, &number.to_le_bytes());
         }
         self.run_info = Some(start as u32);
+    }
+
+    /// The insertions of a version.
+    pub fn insertions(&self, version: Version) -> &[Insertion] {
+        match version {
+            Version::Full => &self.insertions,
+            Version::Light => self.light.as_deref().unwrap_or_default(),
+        }
     }
 
     /// Number of changes of frame in the snippets between two offsets of the code.

@@ -15,6 +15,7 @@ mod detour;
 mod edge_counts;
 mod exits;
 mod inline;
+mod keeping;
 pub mod kept;
 mod options;
 mod part;
@@ -25,6 +26,7 @@ pub(crate) mod return_address;
 mod shared;
 mod site;
 mod sparse;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -33,10 +35,11 @@ mod wrapper;
 
 pub use crate::x86::asm::{Access, Frame, Shift};
 pub use code::{
-    Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals,
+    Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals, Version,
 };
 pub use options::{CALLED, Options};
 pub use sparse::Sparse;
+pub use switch::Switch;
 pub use threads::{ThreadAccess, ThreadOptions};
 pub use whole::{Unit, Whole};
 

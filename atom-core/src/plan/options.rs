@@ -1,6 +1,7 @@
 //! Options of planning: what the caller chooses, and what follows from the objects and the tool.
 
 use super::code::Home;
+use super::switch::Switch;
 use super::threads::{self, ThreadOptions};
 use crate::analysis::AnalysisImage;
 use crate::analysis::specialise::Specialiser;
@@ -51,6 +52,8 @@ pub struct Options<'a> {
     pub home: Home,
     /// True if each call that only counts is made at its own point, and no edges are counted instead.
     pub every_point: bool,
+    /// Procedures have two versions, and this leads from one to the other.
+    pub switch: Option<Switch>,
     /// True if the gs segment is left to the program in any case.
     pub no_gs: bool,
 }
@@ -66,6 +69,9 @@ impl Options<'_> {
         analysis: &AnalysisImage,
         note: &mut dyn FnMut(&str),
     ) -> Result<Self> {
+        if self.switch.is_some() {
+            refuse_versions(objects)?;
+        }
         let facts = &analysis.facts;
         let each = || objects.iter().map(|o| (o.image, &o.cfg));
         // A library that comes later must find the access that the process began with.
@@ -99,6 +105,17 @@ impl Options<'_> {
             ),
             ..self
         })
+    }
+}
+
+/// Refuses objects of which there cannot be two versions: Go's tables describe one copy of each procedure.
+fn refuse_versions(objects: &[Object<'_>]) -> Result<()> {
+    match objects.iter().find(|object| object.unwind.go.is_some()) {
+        None => Ok(()),
+        Some(go) => {
+            let reason = "programs of Go have one version of each procedure";
+            Err(Error::new("writing procedures twice", reason).file(&go.image.path))
+        }
     }
 }
 

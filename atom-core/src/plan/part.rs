@@ -1,8 +1,9 @@
 //! Parts of a plan. Each thread plans some procedures for itself, with numbers that count from 0. The
 //! parts are joined to one plan in the order of the procedures.
 
+use super::switch::Test;
 use super::wrapper::Wrappers;
-use super::{Fixup, Insertion, Plan, Position, Snippet, Target};
+use super::{Fixup, Insertion, Plan, Position, Snippet, Target, Version};
 use crate::error::{Error, Result};
 use crate::ids::InstId;
 use crate::live::Foreign;
@@ -25,6 +26,7 @@ impl Plan {
             maps_returns: self.maps_returns,
             calls_by_flow: self.calls_by_flow,
             totals: self.totals,
+            light: self.light.is_some().then(Vec::new),
             ..Self::default()
         }
     }
@@ -92,11 +94,14 @@ impl Plan {
             tail: s.tail,
             tail_shifts: s.tail_shifts,
         }));
-        self.insertions
-            .extend(part.insertions.iter().map(|i| Insertion {
-                snippet: i.snippet + snippets,
-                ..*i
-            }));
+        let moved = |i: &Insertion| Insertion {
+            snippet: i.snippet + snippets,
+            ..*i
+        };
+        self.insertions.extend(part.insertions.iter().map(moved));
+        if let Some(light) = &mut self.light {
+            light.extend(part.light.iter().map(moved));
+        }
         Ok(())
     }
 }
@@ -108,6 +113,14 @@ pub(super) struct Part {
     pub(super) asm: Asm,
     snippets: Vec<Snippet>,
     insertions: Vec<Insertion>,
+    /// Insertions of the light version.
+    light: Vec<Insertion>,
+    /// The version that gets the next insertions.
+    pub(super) version: Version,
+    /// The tests of the procedure that is being planned, in the order of their places.
+    pub(super) tests: Vec<Test>,
+    /// Number of them that the version has.
+    tested: usize,
     pub(super) wrappers: Wrappers,
     /// Number of calls whose routine is in line.
     pub(super) inlined: u64,
@@ -126,6 +139,26 @@ impl Part {
 }
 
 impl Part {
+    /// The insertions of a version of the next procedure follow.
+    pub(super) fn begin(&mut self, version: Version) {
+        self.version = version;
+        self.tested = 0;
+    }
+
+    /// True if there is a test at one of these instructions, which the version does not have yet.
+    pub(super) fn has_test_in(&self, first: InstId, last: InstId) -> bool {
+        let next = self.tests.get(self.tested);
+        next.is_some_and(|test| first <= test.inst && test.inst <= last)
+    }
+
+    /// Takes the next test if it is at this place.
+    pub(super) fn next_test(&mut self, inst: InstId, position: Position) -> Option<Test> {
+        let next = self.tests.get(self.tested).copied();
+        let here = next.filter(|test| (test.inst, test.position) == (inst, position));
+        self.tested += usize::from(here.is_some());
+        here
+    }
+
     /// Reserves memory for this number of snippets, most of which have one instruction.
     pub(super) fn reserve(&mut self, snippets: usize) {
         self.asm.code.reserve(8 * snippets);
@@ -140,7 +173,11 @@ impl Part {
         for fixup in &mut self.asm.fixups[fixups..] {
             fixup.at -= code as u32;
         }
-        self.insertions.push(Insertion {
+        let insertions = match self.version {
+            Version::Full => &mut self.insertions,
+            Version::Light => &mut self.light,
+        };
+        insertions.push(Insertion {
             inst,
             position,
             snippet: self.snippets.len() as u32,

@@ -121,6 +121,9 @@ impl Whole {
         let before = late.edges_before().cloned().unwrap_or_default();
         let of_threads = (&thread_data, &options.threads);
         let (totals, edges) = EdgeCounts::lay_out(&mut flows, of_threads, &mut data, &before);
+        let switch = options
+            .switch
+            .map(|switch| (switch, switch.place(&mut data)));
         let (biases, identities) = noted(options.home, units.len(), &mut data);
         let kept = summary
             .map(|summary| summary.finish(late, (data.fixed, &data.records), edges, &is_open));
@@ -140,6 +143,7 @@ impl Whole {
             let empty = Plan {
                 calls_added: calls.calls.len() as u64,
                 calls_by_flow: flow.handled() as u64,
+                light: switch.is_some().then(Vec::new),
                 ..whole.shared.emptied()
             };
             forget(&mut calls, &mut part, |call| flow.handles(call));
@@ -161,6 +165,7 @@ impl Whole {
                 home: options.home,
                 object: i,
                 biases,
+                switch,
                 absolute: options.low_room != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
             };
@@ -262,7 +267,10 @@ fn flows(
     (options, first): (&Options<'_>, usize),
     regions: &Regions,
 ) -> (Vec<EdgeCounts>, Vec<bool>) {
-    let Some(bodies) = options.bodies.filter(|_| !options.every_point) else {
+    let Some(bodies) = options
+        .bodies
+        .filter(|_| !options.every_point && options.switch.is_none())
+    else {
         let none = units.iter().map(|_| EdgeCounts::default());
         return (none.collect(), Vec::new());
     };

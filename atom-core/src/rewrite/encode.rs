@@ -22,11 +22,12 @@ use super::{DOING, guards, rel32, return_map, tables};
 /// The new text, from [`Layout::start`] to [`Layout::end`]. Procedures are encoded when their bytes
 /// are asked for, since the text is large and needed once, piece by piece.
 pub struct NewText<'a> {
-    encoder: Encoder<'a>,
+    /// The encoders of the versions, in the order of their addresses.
+    encoders: Vec<Encoder<'a>>,
     /// Address and bytes of everything that is no procedure.
     pieces: Vec<(u64, Vec<u8>)>,
-    /// The procedures that move, by address.
-    procs: Vec<ProcId>,
+    /// The procedures that move, by address, each with the index of its version.
+    procs: Vec<(usize, ProcId)>,
 }
 
 /// Prepares the new text; the start-up code's place at its head is left as `int3`.
@@ -37,13 +38,19 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
         &placed.layout,
         placed.placement.anchors(placed.area),
     );
-    let encoder = Encoder {
+    let of_version = |version| Encoder {
         image,
         cfg,
         plan,
-        layout,
+        layout: version,
+        twin: placed
+            .versions()
+            .find(|other| other.version != version.version),
+        return_map: layout.return_map,
         anchors,
     };
+    let encoders: Vec<Encoder<'_>> = placed.versions().map(of_version).collect();
+    let encoder = &encoders[0];
     let mut pieces = Vec::new();
     for (snippet, offset) in plan.shared.iter().zip(&layout.shared) {
         let address = layout.start + u64::from(*offset);
@@ -61,47 +68,52 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
         pieces.extend(written.collect::<Result<Vec<_>>>()?);
     }
     if let Some(map) = layout.return_map {
-        pieces.push((map, return_map::table(cfg, plan, layout)));
+        let table = return_map::table(cfg, plan, placed.versions(), map);
+        pieces.push((map, table));
     }
     pieces.extend(layout.boundaries.clone());
-    let contents = |copy: &TableCopy| {
-        let t = &cfg.jump_tables[copy.table];
-        let target = |old: u64| {
-            let proc = cfg.proc_at(old)?;
-            let inst = cfg.inst_in(proc, old)?;
-            layout
-                .moved
-                .contains(proc)
-                .then(|| layout.label(proc, inst))
+    for layout in placed.versions() {
+        let contents = |copy: &TableCopy| {
+            let t = &cfg.jump_tables[copy.table];
+            let target = |old: u64| {
+                let proc = cfg.proc_at(old)?;
+                let inst = cfg.inst_in(proc, old)?;
+                layout
+                    .moved
+                    .contains(proc)
+                    .then(|| layout.label(proc, inst))
+            };
+            (copy.address, tables::contents(image, t, copy, &target))
         };
-        (copy.address, tables::contents(image, t, copy, &target))
-    };
-    pieces.par_extend(layout.copies.par_iter().map(contents));
+        pieces.par_extend(layout.copies.par_iter().map(contents));
+    }
     // Procedures are in their original order.
-    let procs = (0..cfg.procs.len())
-        .map(ProcId::from_index)
-        .filter(|p| layout.moved.contains(*p))
-        .collect();
+    let moved = (0..cfg.procs.len()).map(ProcId::from_index);
+    let moved: Vec<ProcId> = moved.filter(|p| layout.moved.contains(*p)).collect();
+    let versions = 0..encoders.len();
+    let procs = versions.flat_map(|v| moved.iter().map(move |p| (v, *p)));
     Ok(NewText {
-        encoder,
+        procs: procs.collect(),
+        encoders,
         pieces,
-        procs,
     })
 }
 
 impl NewText<'_> {
     /// Size in bytes.
     pub fn size(&self) -> u64 {
-        self.encoder.layout.end - self.encoder.layout.start
+        let layout = self.encoders[0].layout;
+        layout.end - layout.start
     }
 
     /// Fills `out` with the bytes from an offset on.
     pub fn fill(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let layout = self.encoder.layout;
         // All offsets below count from the start of the new text.
+        let start_of_text = self.encoders[0].layout.start;
         let end = offset + out.len() as u64;
-        let place = |p: &ProcId| {
-            let start = layout.starts[p.index()] - layout.start;
+        let place = |(v, p): &(usize, ProcId)| {
+            let layout = self.encoders[*v].layout;
+            let start = layout.starts[p.index()] - start_of_text;
             (start, start + u64::from(layout.procs[p.index()].size))
         };
         let first = self.procs.partition_point(|p| place(p).1 <= offset);
@@ -118,16 +130,18 @@ impl NewText<'_> {
             (rest, at) = (tail, to.min(end));
         }
         rest.fill(opcode::INT3);
-        places.into_par_iter().try_for_each(|(p, skip, slice)| {
-            let bytes = self.encoder.proc(p)?;
-            slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
-            Ok::<_, Error>(())
-        })?;
+        places
+            .into_par_iter()
+            .try_for_each(|((v, p), skip, slice)| {
+                let bytes = self.encoders[v].proc(p)?;
+                slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
+                Ok::<_, Error>(())
+            })?;
         for (address, bytes) in &self.pieces {
-            overlay(out, offset, address - layout.start, bytes);
+            overlay(out, offset, address - start_of_text, bytes);
         }
         // The pages of the original that were read are not read again.
-        self.encoder.image.release_pages();
+        self.encoders[0].image.release_pages();
         Ok(())
     }
 }
@@ -149,6 +163,8 @@ pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) 
 struct SnippetPlace {
     main: u64,
     tail: u64,
+    /// The same place in the other version, if there is one.
+    twin: Option<u64>,
 }
 
 /// The insertions of a procedure, and the addresses of their snippets.
@@ -161,9 +177,18 @@ struct Places<'p> {
 }
 
 impl<'p> Places<'p> {
-    fn new(plan: &Plan, all: &'p [Insertion], mut tail: u64) -> Self {
+    fn new(
+        plan: &Plan,
+        all: &'p [Insertion],
+        mut tail: u64,
+        twin: impl Fn(&Insertion) -> Option<u64>,
+    ) -> Self {
         let place = |insertion: &Insertion| {
-            let place = SnippetPlace { main: 0, tail };
+            let place = SnippetPlace {
+                main: 0,
+                tail,
+                twin: twin(insertion),
+            };
             tail += u64::from(plan.snippets[insertion.snippet as usize].tail);
             place
         };
@@ -193,6 +218,10 @@ struct Encoder<'a> {
     cfg: &'a Cfg,
     plan: &'a Plan,
     layout: &'a Layout,
+    /// The other version.
+    twin: Option<&'a Layout>,
+    /// Address of the table of return addresses.
+    return_map: Option<u64>,
     anchors: Anchors<'a>,
 }
 
@@ -211,7 +240,9 @@ impl Encoder<'_> {
         let start = self.layout.starts[id.index()];
         let insts = cfg.proc_insts(id);
         let all = self.layout.insertions(self.plan, id);
-        let mut places = Places::new(self.plan, all, start + u64::from(layout.tails));
+        let tails = start + u64::from(layout.tails);
+        let twin = |insertion: &Insertion| self.twin_of(id, insertion);
+        let mut places = Places::new(self.plan, all, tails, twin);
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
         let mut taken = Vec::new();
@@ -381,17 +412,18 @@ impl Encoder<'_> {
         self.layout.start + u64::from(self.layout.shared[index as usize])
     }
 
-    fn no_returns(&self, field: u64) -> Error {
-        Error::new(
-            DOING,
-            "there is no table of return addresses (a defect of atom, please report it)",
-        )
-        .file(&self.image.path)
-        .address(field)
+    /// The same place in the other version: where the procedure is entered, or at the instruction's label.
+    fn twin_of(&self, proc: ProcId, insertion: &Insertion) -> Option<u64> {
+        let twin = self.twin?;
+        match insertion.position {
+            Position::Entry => twin.entry(proc),
+            _ => Some(twin.label(proc, insertion.inst)),
+        }
     }
 
-    fn no_slot(&self, address: u64) -> Error {
-        let reason = "a routine has no place in the area (a defect of atom, please report it)";
+    /// The error that inserted code at an address refers to what is not there.
+    fn missing(&self, what: &str, address: u64) -> Error {
+        let reason = format!("{what} (a defect of atom, please report it)");
         Error::new(DOING, reason)
             .file(&self.image.path)
             .address(address)
@@ -401,6 +433,7 @@ impl Encoder<'_> {
         let place = SnippetPlace {
             main: address,
             tail: 0,
+            twin: None,
         };
         self.piece(snippet, snippet.code.clone(), place, out)
     }
@@ -420,6 +453,7 @@ impl Encoder<'_> {
         let address = if first == 0 { place.main } else { place.tail };
         let fixups = &self.plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize];
         let end = code.end - snippet.code.start;
+        let no_returns = || self.missing("there is no table of return addresses", address);
         for fixup in fixups.iter().filter(|f| (first..end).contains(&f.at)) {
             let target = match fixup.target {
                 Target::Original(a) => a.get(),
@@ -427,18 +461,19 @@ impl Encoder<'_> {
                 Target::Data(offset) => self.anchors.data + u64::from(offset),
                 Target::Slot(routine) => {
                     let slot = self.anchors.area.and_then(|a| a.slot(routine.get()));
-                    slot.ok_or_else(|| self.no_slot(address))?
+                    slot.ok_or_else(|| self.missing("a routine has no place in the area", address))?
                 }
                 Target::Shared(i) => self.shared(i),
                 Target::OriginalReturn => {
                     let i = self.plan.original_return;
-                    self.shared(i.ok_or_else(|| self.no_returns(address))?)
+                    self.shared(i.ok_or_else(no_returns)?)
                 }
                 Target::Main => place.main,
                 Target::Tail => place.tail,
-                Target::ReturnMap => {
-                    let map = self.layout.return_map;
-                    map.ok_or_else(|| self.no_returns(address))?
+                Target::ReturnMap => self.return_map.ok_or_else(no_returns)?,
+                Target::Twin => {
+                    let twin = place.twin;
+                    twin.ok_or_else(|| self.missing("there is no other version", address))?
                 }
             };
             let offset = fixup.at - first;

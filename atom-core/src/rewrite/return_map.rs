@@ -4,23 +4,28 @@ use crate::cfg::Cfg;
 use crate::ids::{InstId, ProcId};
 use crate::layout::Layout;
 use crate::layout::return_map::pushes_new;
-use crate::layout::text::{insertions_of, snippets_size, take_at};
+use crate::layout::text::{snippets_size, take_at};
 use crate::plan::return_address::HEAD;
 use crate::plan::{Plan, Position};
 
-/// The bytes of the table. Procedures are in ascending order, and so do the calls of each, so the
-/// entries are sorted.
-pub(super) fn table(cfg: &Cfg, plan: &Plan, layout: &Layout) -> Vec<u8> {
-    let map = layout.return_map.unwrap_or(layout.end);
+/// The bytes of the table, which is at the address `map`. Versions and their procedures are in ascending order, and so are the calls
+/// of each, so the entries are sorted.
+pub(super) fn table<'a>(
+    cfg: &Cfg,
+    plan: &Plan,
+    versions: impl Iterator<Item = &'a Layout>,
+    map: u64,
+) -> Vec<u8> {
     let mut bytes = vec![0; HEAD as usize];
     let mut count = 0u32;
-    for (p, proc) in layout.procs.iter().enumerate() {
-        let start = layout.starts[p];
-        if start == 0 {
+    let procs =
+        versions.flat_map(|layout| layout.procs.iter().enumerate().map(move |p| (layout, p)));
+    for (layout, (p, proc)) in procs {
+        let Some(start) = layout.entry(ProcId::from_index(p)) else {
             continue;
-        }
+        };
         let insts = cfg.proc_insts(ProcId::from_index(p));
-        let mut rest = insertions_of(plan, &insts);
+        let mut rest = layout.insertions(plan, ProcId::from_index(p));
         for index in insts.clone() {
             let inst = &cfg.insts[index];
             let id = InstId::from_index(index);

@@ -59,7 +59,9 @@ pub fn build(placed: &Placed<'_>) -> Vec<DebugSection> {
         }
         // Without the file to which it refers, no unit could be read.
         if !input.altlink.is_empty() || !refers_elsewhere(&input) {
-            out.add(&input, &Moved { cfg, plan, layout });
+            for layout in placed.versions() {
+                out.add(&input, &Moved { cfg, plan, layout });
+            }
             out.altlink = input.altlink.into_owned();
         }
     }

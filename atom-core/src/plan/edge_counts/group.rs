@@ -10,7 +10,6 @@
 use rayon::prelude::*;
 
 use super::frequency::Estimate;
-use super::increment::{CHANGED, Keeping};
 use super::qualify::Way;
 use super::tree::Edge;
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
@@ -18,8 +17,12 @@ use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet};
 use crate::plan::Position;
+use crate::plan::keeping::Keeping;
 use crate::x86::ControlFlow;
 use crate::x86::branch::is_plain_jcc;
+
+/// Flags that an increment changes.
+const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
 
 /// Place of an edge's counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -271,7 +274,7 @@ impl Group {
         self.spots.push(Spot {
             inst,
             position,
-            keeping: Keeping::of(live),
+            keeping: Keeping::of(live, CHANGED),
         });
     }
 

@@ -11,7 +11,6 @@
 mod counted;
 mod frequency;
 mod group;
-mod increment;
 mod members;
 pub mod qualify;
 mod returns_once;
@@ -228,13 +227,10 @@ impl EdgeCounts {
     ///
     /// `private` is set where rsp may lead to data.
     pub fn emit(&self, asm: &mut Asm, counter: &Counter, private: Option<PrivateStack>) {
-        increment::emit(
-            asm,
-            Target::Data(counter.cell),
-            self.prefix,
-            counter.spot.keeping,
-            private,
-        );
+        let keeping = counter.spot.keeping;
+        keeping.save(asm, private);
+        asm.increment(Target::Data(counter.cell), self.prefix);
+        keeping.restore(asm, private);
     }
 }
 

@@ -183,31 +183,38 @@ pub fn build(
     map: &dyn AddressMap,
     start_address: u64,
 ) -> Result<UnwindBlobs> {
-    build_with(table, moved, map, &Additions::default(), start_address)
+    let moved = [(moved.to_vec(), map)];
+    build_with(table, &moved, &Additions::default(), start_address)
 }
 
-/// Builds the tables as [`build`] does, with descriptions of other code.
+/// Builds the tables as [`build`] does, for code that was copied once or several times, with descriptions of other code. Landing
+/// pads are in the same copy as the calls from which they are reached.
 pub fn build_with<'a>(
     table: &'a UnwindTable<'a>,
-    moved: &[MovedRange],
-    map: &dyn AddressMap,
+    copies: &[(Vec<MovedRange>, &dyn AddressMap)],
     additions: &Additions<'a>,
     start_address: u64,
 ) -> Result<UnwindBlobs> {
-    let moves = Moves::new(moved, map)?;
+    let moves = copies.iter().map(|(moved, map)| Moves::new(moved, *map));
+    let moves = moves.collect::<Result<Vec<_>>>()?;
     let mut blobs = UnwindBlobs::default();
     blobs.except_table.address = start_address.next_multiple_of(ALIGNMENT);
-    let translated = translate(table, &moves)?;
-    let planned = plan(table, &moves, &translated, &mut blobs)?;
+    let translated = moves.iter().map(|moves| translate(table, moves));
+    let translated = translated.collect::<Result<Vec<_>>>()?;
+    let planned = moves.iter().zip(&translated);
+    let planned = planned.map(|(moves, done)| plan(table, moves, done, &mut blobs));
+    let planned = planned.collect::<Result<Vec<_>>>()?;
 
     blobs.eh_frame.address = blobs.except_table.end().next_multiple_of(ALIGNMENT);
     let mut writer = FrameWriter::new(table, blobs.eh_frame.address);
-    let mut pieces = planned.iter().peekable();
-    let verbatim = translated.iter().flat_map(|t| &t.verbatim);
+    let mut pieces: Vec<_> = planned.iter().map(|p| p.iter().peekable()).collect();
+    let verbatim = translated[..1].iter().flatten().flat_map(|t| &t.verbatim);
     for ((index, fde), verbatim) in table.fdes.iter().enumerate().zip(verbatim) {
         writer.original(fde, *verbatim)?;
-        while let Some(piece) = pieces.next_if(|piece| piece.fde == index) {
-            writer.moved(fde, &piece.range, piece.lsda, piece.cfi)?;
+        for pieces in &mut pieces {
+            while let Some(piece) = pieces.next_if(|piece| piece.fde == index) {
+                writer.moved(fde, &piece.range, piece.lsda, piece.cfi)?;
+            }
         }
     }
     for own in additions.own {
