@@ -20,9 +20,11 @@ use crate::stepper::{self, Options, Process};
 /// Folders of the original and its rewrites. All names have the same length, because the
 /// length of the path moves the stack, and start-up code loops over the path.
 const ORIGINAL: &str = "orig0";
-const JOBS: [&str; 8] = [
-    "empty", "moved", "half1", "half2", "icnt0", "brnch", "homes", "drawn",
+const JOBS: [&str; 9] = [
+    "empty", "moved", "half1", "half2", "icnt0", "brnch", "homes", "verse", "drawn",
 ];
+/// At how many opportunities control goes to the other version of a procedure, in the rewrites with two versions.
+const SWITCHES: [&str; 4] = ["1", "2", "7", "1000"];
 const VALUES: &str = "trace";
 /// Rewrites of some procedures only.
 const PARTLY: &str = "part0";
@@ -137,6 +139,12 @@ impl<'a> Case<'a> {
                 4 => Job::Icount(output),
                 5 => Job::Branch(output),
                 6 => Job::With(Box::new(Job::Moved), vec!["--original-returns".into()]),
+                7 if self.is_go() => continue,
+                7 => {
+                    let every = SWITCHES[self.number() as usize / 2 % SWITCHES.len()];
+                    let words = vec!["--switch-every".into(), every.into()];
+                    Job::With(Box::new(Job::Icount(output)), words)
+                }
                 _ => self.drawn(&out, &output)?,
             };
             if let Err(e) = atom::instrument_once(&self.original(), &out, &job, true) {
@@ -154,13 +162,23 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
+    /// True for a program of Go, which has one version of each procedure.
+    fn is_go(&self) -> bool {
+        self.source.path.extension().is_some_and(|e| e == "go")
+    }
+
+    /// Number of the build among those of its source.
+    fn number(&self) -> u64 {
+        let variants = &self.source.variants;
+        let number = variants.iter().position(|v| v.0 == self.variant.0);
+        number.unwrap_or(0) as u64
+    }
+
     /// The rewrites of this build, with their numbers: all at full depth, or if the source has one build. Otherwise two
     /// successive builds share them, and each has the last.
     fn jobs(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let variants = &self.source.variants;
-        let number = variants.iter().position(|v| v.0 == self.variant.0);
-        let all = depth::is_full() || variants.len() == 1;
-        let parity = number.unwrap_or(0) as u64 % 2;
+        let all = depth::is_full() || self.source.variants.len() == 1;
+        let parity = self.number() % 2;
         let last = JOBS.len() as u64 - 1;
         let numbered = JOBS.into_iter().zip(0..);
         numbered.filter(move |(_, index)| all || *index == last || index % 2 == parity)
