@@ -3,7 +3,7 @@
 //!
 //! The table is after the object's new text, by which it is found: its head has five 32-bit words, namely [`MARK`], the number
 //! of procedures that moved, in all their versions, the distance from the start of the new text to the table in bytes, the offset of the
-//! *accesses* from the table's start, or 0 if there are none, and the number of procedures of the first version. An
+//! *accesses* from the table's start, or 0 if there are none, and the number of the entry with which the version begins to which pads lead. An
 //! entry for each procedure of each version follows, and one more that ends them: the procedure's new start (minus the
 //! start of the new text), its original start (minus the address of the image), and the offset of its records
 //! from the end of all entries, 32 bits each. Procedures are in ascending order of their new addresses, and those of a version also of their original ones.

@@ -176,7 +176,10 @@ fn options(args: &Run) -> Result<Options<'_>> {
         precise_signals: choices.precise_signals,
         keep_registers: choices.keep_registers,
         no_gs: choices.no_gs,
-        switch: args.switch_every.map(Switch::Every),
+        switch: args.switch_every.map(|n| match n {
+            0 => Switch::Flag,
+            n => Switch::Every(n),
+        }),
         debug_info: args.debug_info,
         ..Options::default()
     })

@@ -361,9 +361,9 @@ fn opcode(at: u64) -> u8 {
 fn find(original: u64) -> Option<(Table, Piece, u32)> {
     let table = Table::at(original)?;
     let offset = u32::try_from(original.wrapping_sub(table.image)).ok()?;
-    let first = &table.procs()[..table.word(4) as usize];
-    let after = first.partition_point(|p| p.old <= offset);
-    let mut pieces = table.records(after.checked_sub(1)?);
+    let front = table.word(4) as usize;
+    let after = table.procs()[front..].partition_point(|p| p.old <= offset);
+    let mut pieces = table.records(front + after.checked_sub(1)?);
     let piece = pieces.find(|p| offset.wrapping_sub(p.old) < p.len)?;
     Some((table, piece, offset - piece.old))
 }

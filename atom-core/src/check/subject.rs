@@ -58,7 +58,7 @@ impl<'a> Subject<'a> {
 
     /// True for the version to which pads lead.
     pub(super) fn has_pads(&self) -> bool {
-        self.version == self.placed.layout.version
+        self.version == self.placed.front().version
     }
 
     /// The new place of an original address, and the instruction there.

@@ -227,7 +227,8 @@ impl<'a> Writer<'a> {
             .cfg
             .proc_at(address)
             .filter(|p| self.cfg.proc(*p).start == address);
-        proc.and_then(|p| self.layout.entry(p)).unwrap_or(address)
+        proc.and_then(|p| self.placed.front().entry(p))
+            .unwrap_or(address)
     }
 
     fn start_code(&mut self) -> Result<StartCode> {

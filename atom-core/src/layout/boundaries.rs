@@ -124,8 +124,10 @@ pub(super) fn table(moved: &Moved<'_>, address: u64) -> Vec<u8> {
     let start = moved.versions[0].start;
     let mut entries = Vec::new();
     let mut records_of_all: Vec<Vec<u8>> = Vec::new();
-    let mut in_first = 0;
-    for (i, layout) in moved.versions.iter().enumerate() {
+    // The version to which pads lead is the last.
+    let mut front = 0;
+    for layout in moved.versions {
+        front = entries.len();
         let all: Vec<Vec<u8>> = (0..layout.procs.len())
             .into_par_iter()
             .with_max_len(AT_ONCE)
@@ -143,9 +145,6 @@ pub(super) fn table(moved: &Moved<'_>, address: u64) -> Vec<u8> {
             entries.push([(layout.starts[p] - start) as u32, old as u32]);
             records_of_all.push(records);
         }
-        if i == 0 {
-            in_first = entries.len();
-        }
     }
     let size = records_of_all.iter().map(Vec::len).sum::<usize>();
     let accesses = accesses::table(moved);
@@ -162,7 +161,7 @@ pub(super) fn table(moved: &Moved<'_>, address: u64) -> Vec<u8> {
         } else {
             accesses_at as u32
         },
-        in_first as u32,
+        front as u32,
     ]);
     let mut at = 0;
     for ([new, old], records) in entries.iter().zip(&records_of_all) {

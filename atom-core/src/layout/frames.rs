@@ -7,7 +7,7 @@ use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::is_free_below;
-use crate::plan::{Frame, Insertion, Plan, Position};
+use crate::plan::{Frame, Insertion, Plan, Position, Version};
 use crate::unwind::write::{
     AddressMap, Inserted, Lowered, MovedEntry, MovedRange, Own, Rows, Stray,
 };
@@ -173,7 +173,9 @@ impl Frames<'_> {
     pub fn entries(&self) -> Vec<(u64, MovedEntry)> {
         let ranges = self.layout.moved_ranges(self.cfg);
         let apart = ranges.iter().flat_map(|range| self.runs_apart(range));
-        let guards = self.layout.guards.iter();
+        // All versions have the same guards.
+        let has_guards = self.layout.version == Version::Full;
+        let guards = self.layout.guards.iter().filter(|_| has_guards);
         let guards = guards
             .filter(|place| !self.is_entry(place.block))
             .map(|place| {

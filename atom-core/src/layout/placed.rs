@@ -72,6 +72,11 @@ impl<'a> Placed<'a> {
         }
     }
 
+    /// The version to which pads lead, and all other control that comes from outside.
+    pub fn front(&self) -> &Layout {
+        self.light.as_ref().unwrap_or(&self.layout)
+    }
+
     /// The versions of the new text, in the order of their addresses.
     pub fn versions(&self) -> impl Iterator<Item = &Layout> {
         std::iter::once(&self.layout).chain(&self.light)

@@ -177,7 +177,7 @@ impl Layout {
             version,
             end: cursor,
             shared: self.shared.clone(),
-            guards: Vec::new(),
+            guards: self.guards.clone(),
             moved: self.moved.clone(),
             sites: self.sites.clone(),
             first_insts: self.first_insts.clone(),

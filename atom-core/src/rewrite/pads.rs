@@ -21,7 +21,7 @@ pub struct OldText {
 
 /// The pads of the procedures that move, and patched branches in those that stay.
 pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
-    let (image, cfg, layout) = (placed.object.image, &placed.object.cfg, &placed.layout);
+    let (image, cfg, layout) = (placed.object.image, &placed.object.cfg, placed.front());
     let sites = &layout.sites;
     let new_address = |landing: &Landing| match landing.call {
         Some(call) => layout
