@@ -24,7 +24,7 @@ const JOBS: [&str; 9] = [
     "empty", "moved", "half1", "half2", "icnt0", "brnch", "homes", "verse", "drawn",
 ];
 /// At how many opportunities control goes to the other version of a procedure, in the rewrites with two versions.
-const SWITCHES: [&str; 4] = ["1", "2", "7", "1000"];
+pub const SWITCHES: [&str; 4] = ["1", "2", "7", "1000"];
 const VALUES: &str = "trace";
 /// Rewrites of some procedures only.
 const PARTLY: &str = "part0";

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
+use atom_tests::check::SWITCHES;
 use atom_tests::corpus::{Bench, Entry, drawn, installed, read_table, read_table_from};
 use atom_tests::counts::{read_branch, read_flow, read_icount, read_text_reads};
 use atom_tests::error::{Error, Result, exit_code};
@@ -75,13 +76,13 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 12] = [
+const JOBS: [&str; 13] = [
     "empty", "moved", "half", "icount", "branch", "cache", "flow", "calllog", "counters", "dtb",
-    "prof", "reads",
+    "prof", "reads", "versions",
 ];
 
 /// Rewrites that are made only if they are named.
-const ON_DEMAND: [&str; 5] = ["calllog", "counters", "dtb", "prof", "reads"];
+const ON_DEMAND: [&str; 6] = ["calllog", "counters", "dtb", "prof", "reads", "versions"];
 
 impl Args {
     /// The table of programs.
@@ -158,6 +159,11 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             let options = ["--json".into(), output, "--events".into(), events.into()];
             Job::Tool("counters".into(), options.into())
         }
+        "versions" => {
+            let every = SWITCHES[seed as usize % SWITCHES.len()];
+            let words = vec!["--switch-every".into(), every.into()];
+            Job::With(Box::new(Job::Icount(output.into())), words)
+        }
         with if with.contains(' ') => drawn::job(with, output),
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
@@ -188,7 +194,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
             "reads" => read_text_reads(&entry.path()).map(|reads| reads.loads),
             "calllog" => read_log(&entry.path()),
             "counters" => read_counters(&entry.path()),
-            "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
+            "icount" | "versions" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
             "prof" => read_prof(&entry.path()),
             with if with.contains(' ') => read_any(&entry.path()),
             "cache" | "dtb" => models::read(&entry.path(), "instructions")
@@ -329,6 +335,10 @@ fn each_job(
                 continue;
             }
             Err(e) if args.installed && e.to_string().contains("it is a Go program") => {
+                row.cells.push("Go".into());
+                continue;
+            }
+            Err(e) if e.to_string().contains("have one version of each procedure") => {
                 row.cells.push("Go".into());
                 continue;
             }

@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use atom_tests::atom;
+use atom_tests::check::SWITCHES;
 use atom_tests::corpus::read_table;
 use atom_tests::depth;
 use atom_tests::error::{Error, Result, exit_code};
@@ -109,6 +110,21 @@ fn corpus(jobs: &mut Vec<Job>, folder: &Path) -> Result<()> {
         let words = ["--only", &entry.name, "--whole", "--job", "reads"];
         let what = "no load of the process reads text that has been overwritten";
         jobs.push(job(name, what, &command, &words));
+        for (seed, every) in SWITCHES.iter().enumerate() {
+            let name = format!("corpus/{}/versions-{every}", entry.name);
+            let seed = seed.to_string();
+            let words = [
+                "--only",
+                &entry.name,
+                "--whole",
+                "--job",
+                "versions",
+                "--seed",
+                &seed,
+            ];
+            let what = "with two versions of its procedures, between which control goes to and fro, it behaves";
+            jobs.push(job(name, what, &command, &words));
+        }
         for seed in SEEDS {
             let (name, seed) = (
                 format!("corpus/{}/half-{seed}", entry.name),
