@@ -154,6 +154,22 @@ impl Planner<'_> {
         Ok(plan)
     }
 
+    /// Plans all calls; `plan` is empty at first. Data is named by absolute addresses if the new segments of a program alone
+    /// certainly end within `low_room` bytes.
+    pub fn plan_within(self, plan: Plan, low_room: u64) -> Result<(Plan, Option<Exits>)> {
+        let plan = self.plan(plan)?;
+        if self.home == Home::Area || !self.absolute || self.may_take(&plan) < low_room {
+            return Ok((plan, self.exits));
+        }
+        let again = plan.emptied();
+        drop(plan);
+        let farther = Self {
+            absolute: false,
+            ..self
+        };
+        Ok((farther.plan(again)?, farther.exits))
+    }
+
     /// Upper bound of the size of the new segments in bytes, without the tool's own.
     pub fn may_take(&self, plan: &Plan) -> u64 {
         let text = self.image.segments.iter().filter(|s| s.is_executable());

@@ -147,7 +147,7 @@ impl Whole {
                 ..whole.shared.emptied()
             };
             forget(&mut calls, &mut part, |call| flow.handles(call));
-            let mut planner = Planner {
+            let planner = Planner {
                 image: unit.image,
                 cfg: unit.cfg,
                 live: live(i),
@@ -169,17 +169,8 @@ impl Whole {
                 absolute: options.low_room != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
             };
-            let mut plan = planner.plan(empty)?;
-            if options.home == Home::Own
-                && planner.absolute
-                && planner.may_take(&plan) >= options.low_room
-            {
-                let again = plan.emptied();
-                drop(plan);
-                planner.absolute = false;
-                plan = planner.plan(again)?;
-            }
-            plan.maps_boundaries = planner.exits.is_some_and(|e| e.sees_signals());
+            let (mut plan, exits) = planner.plan_within(empty, options.low_room)?;
+            plan.maps_boundaries = exits.is_some_and(|e| e.sees_signals());
             whole.plans.push(plan);
         }
         if let Some(program) = whole.plans.first_mut() {
