@@ -62,6 +62,8 @@ programs! {
     nested_c: "nested.c",
     opaque_s: "opaque.S",
     passed_s: "passed.S",
+    nostack_c: "nostack.c",
+    nostackalone_c: "nostackalone.c",
     plt_c: "plt.c",
     points_c: "points.c",
     poppedreturn_s: "poppedreturn.S",

@@ -192,7 +192,7 @@ impl Planner<'_> {
                 continue;
             }
             let free_below = any && is_free_below(self.image, self.cfg, id);
-            part.foreign = if any || !counters.is_empty() {
+            part.foreign = if any || self.exits.is_some() || !counters.is_empty() {
                 Foreign::of(self.image, self.cfg, id, &mut scratch.info)
             } else {
                 Foreign::default()
@@ -576,7 +576,8 @@ impl Planner<'_> {
         };
         if let Some(hook) = hook {
             let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-            exits.emit(hook, &mut part.asm, &mut part.wrappers, proc.is_go);
+            let stack = (proc.is_go, part.is_foreign(inst, Position::Before));
+            exits.emit(hook, &mut part.asm, &mut part.wrappers, stack);
             part.close(code, fixups, inst, Position::Before);
         }
     }

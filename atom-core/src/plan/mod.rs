@@ -24,6 +24,7 @@ mod private_stack;
 pub(crate) mod return_address;
 mod shared;
 mod site;
+mod spare_stack;
 mod sparse;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use super::exits::Exits;
 use super::kept::{Fixed, Kept, Late, Replaced, Summary};
 use super::points::Points;
 use super::prepare::{forget, routines, seen};
+use super::spare_stack::SpareStack;
 use super::threads::{ThreadAccess, Threads};
 use super::{Clobbers, Options, Plan};
 use crate::cfg::{Cfg, Numbers};
@@ -122,6 +123,7 @@ impl Whole {
         let of_threads = (&thread_data, &options.threads);
         let (totals, edges) = EdgeCounts::lay_out(&mut flows, of_threads, &mut data, &before);
         let (biases, identities) = noted(options.home, units.len(), &mut data);
+        let spare = SpareStack::at(data.reserve(SpareStack::SIZE));
         let kept = summary
             .map(|summary| summary.finish(late, (data.fixed, &data.records), edges, &is_open));
         let counts = data.place_counts();
@@ -155,7 +157,7 @@ impl Whole {
                 flow,
                 routines: &routines,
                 bodies: options.bodies.filter(|_| !may_check_alignment(units)),
-                exits: Exits::new(unit.image, options),
+                exits: Exits::new(unit.image, options, spare),
                 apart: options.apart,
                 unchecked: may_check_alignment(units),
                 home: options.home,
