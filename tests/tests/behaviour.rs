@@ -90,6 +90,7 @@ programs! {
     strings_c: "strings.c",
     tagged_s: "tagged.S",
     textrel_s: "textrel.S",
+    restorer_c: "restorer.c",
     threads_c: "threads.c",
     thrown_cc: "thrown.cc",
     torn_cc: "torn.cc",
