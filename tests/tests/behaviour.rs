@@ -94,6 +94,7 @@ programs! {
     threads_c: "threads.c",
     thrown_cc: "thrown.cc",
     torn_cc: "torn.cc",
+    thunks_c: "thunks.c",
     unwind_c: "unwind.c",
     unwinding_c: "unwinding.c",
     traps_c: "traps.c",

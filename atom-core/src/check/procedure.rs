@@ -1,6 +1,6 @@
 //! Comparison of one procedure: its blocks, and the code between the instructions of a block.
 
-use crate::cfg::{ProcKind, Succ};
+use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::live::{EffectsOf, Foreign, RegSet, is_free_below};
@@ -244,7 +244,8 @@ impl<'s, 'a> Checker<'s, 'a> {
             old,
             back.map_or(old, |back| self.subject.cfg().inst_pc(back)),
         ];
-        let is_foreign = back.is_some_and(|back| self.stack().foreign.after(back));
+        let is_foreign = back.is_some_and(|back| self.stack().foreign.after(back))
+            && !begins_with_call(self.subject.cfg(), old);
         let facts = (self.free_below_at(old), is_foreign);
         let live = self.live_at(goal);
         self.walk_with(facts, (from, goal.at), live, &rows)
@@ -388,4 +389,18 @@ impl<'s, 'a> Checker<'s, 'a> {
         });
         there & goal.from.map_or(RegSet::ALL, |from| live.after(from))
     }
+}
+
+/// True if a procedure begins with a call at an address, as a thunk for jumps that are not predicted: the call writes below
+/// rsp by itself, which so is a stack pointer.
+fn begins_with_call(cfg: &Cfg, at: u64) -> bool {
+    cfg.proc_at(at).is_some_and(|p| {
+        let proc = cfg.proc(p);
+        let first = cfg.block(proc.first_block).first;
+        let is_call = matches!(
+            cfg.inst(first).flow,
+            ControlFlow::Call | ControlFlow::IndirectCall
+        );
+        proc.start == at && is_call
+    })
 }
