@@ -59,6 +59,7 @@ programs! {
     lookalike_s: "lookalike.S",
     flagdispatch_s: "flagdispatch.S",
     midinsn_s: "midinsn.S",
+    hiddenjump_s: "hiddenjump.S",
     nested_c: "nested.c",
     opaque_s: "opaque.S",
     passed_s: "passed.S",
