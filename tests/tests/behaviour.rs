@@ -27,6 +27,7 @@ programs! {
     behind_s: "behind.S",
     callpop_s: "callpop.S",
     changedreturn_s: "changedreturn.S",
+    auxv_c: "auxv.c",
     cfi_s: "cfi.S",
     coldpop_s: "coldpop.S",
     chosentable_s: "chosentable.S",
