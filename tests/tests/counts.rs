@@ -54,6 +54,7 @@ programs! {
     ipa_ra_c: "ipa_ra.c",
     jumps_c: "jumps.c",
     jumptables_c: "jumptables.c",
+    hiddenjump_s: "hiddenjump.S",
     midinsn_s: "midinsn.S",
     opaque_s: "opaque.S",
     passed_s: "passed.S",

@@ -51,6 +51,7 @@ mod surroundings;
 mod tables;
 mod textreads;
 mod threads;
+mod thunks;
 mod values;
 mod vectors;
 mod whole;

@@ -1,14 +1,37 @@
 //! Clocks and sleeping.
 
+use core::sync::atomic::{AtomicI64, Ordering};
+
 use crate::c::errno::check;
 use crate::sys::call::syscall;
+use crate::sys::sandbox;
 
 /// # Safety
 /// As C's function.
 pub(crate) unsafe extern "C" fn clock_gettime(clock: i32, out: *mut [i64; 2]) -> i32 {
+    let last = LAST.get(clock as usize);
     // SAFETY: the caller's promise.
-    unsafe { check(syscall!(libc::SYS_clock_gettime, clock, out)) as i32 }
+    unsafe {
+        let answer = syscall!(libc::SYS_clock_gettime, clock, out);
+        match last {
+            Some(last) if answer == 0 => {
+                for (word, now) in last.iter().zip(*out) {
+                    word.store(now, Ordering::Relaxed);
+                }
+            }
+            Some(last) if !sandbox::is_allowed(libc::SYS_clock_gettime) => {
+                *out = last.each_ref().map(|word| word.load(Ordering::Relaxed));
+                return 0;
+            }
+            _ => {}
+        }
+        check(answer) as i32
+    }
 }
+
+/// What the clocks CLOCK_REALTIME and CLOCK_MONOTONIC have said last: they stop for a process that has forbidden itself to
+/// read them.
+static LAST: [[AtomicI64; 2]; 2] = [const { [const { AtomicI64::new(0) }; 2] }; 2];
 
 /// `clock_nanosleep`: returns the error number itself, not -1, as POSIX demands.
 ///

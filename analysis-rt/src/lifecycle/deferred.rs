@@ -17,9 +17,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::lifecycle::actions::{Context, change, present};
 use crate::process::boundaries::{Place, place_of, starts_inserted};
 use crate::process::frames::{Frame, is_tool, return_slot};
-use crate::process::sandbox;
 use crate::sys::call::{gettid, syscall, system_pid};
 use crate::sys::masks::bit;
+use crate::sys::sandbox;
 use crate::sys::signals::{DEFERRABLE, replace_mask};
 
 /// A thread whose signals wait.

@@ -10,9 +10,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::lifecycle::actions::{are_seen, mask_of_faults};
 use crate::lifecycle::totals;
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
-use crate::process::{dispatch, info, sandbox};
+use crate::process::{dispatch, info};
 use crate::sys::call::{gettid, syscall};
 use crate::sys::fatal::exit_now;
+use crate::sys::sandbox;
 use crate::sys::{processor, signals, spin, stacks};
 use crate::threads::data;
 

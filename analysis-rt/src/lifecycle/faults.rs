@@ -19,9 +19,10 @@ use crate::process::boundaries::{Place, place_of, routine_at};
 use crate::process::copy::copy_words;
 use crate::process::frames::{Frame, is_tool};
 use crate::process::identity::{self, ENDING, RUNNING};
-use crate::process::{info, sandbox};
+use crate::process::info;
 use crate::sys::call::{WATCHER, gettid, syscall};
 use crate::sys::fatal::set_last_words;
+use crate::sys::sandbox;
 use crate::sys::signals::with_all_blocked;
 use crate::sys::stacks;
 
@@ -46,7 +47,7 @@ pub(crate) fn begin() {
 }
 
 /// Looks at a signal. Returns true if it is a fault of the tool: all is told then, and the process ends by the signal when the
-/// handler returns. `is_handled` says that the application has a handler.
+/// handler returns. A clock that must not be read answers 0 instead, and the thread continues. `is_handled` says that the application has a handler.
 ///
 /// # Safety
 /// Called in the handler, with what the kernel gave.
@@ -67,6 +68,11 @@ pub(super) unsafe fn is_of_tool(
         return false;
     };
     let is_jump = frame.address != context.address;
+    // SAFETY: an instruction of the tool's that has just run, or of inserted code.
+    if signal == libc::SIGSEGV && !is_jump && unsafe { is_clock(frame.address) } {
+        context.answer_clock();
+        return true;
+    }
     let is_far = at.wrapping_sub(frame.stack_pointer).wrapping_add(NEAR) > 2 * NEAR;
     let is_on_own_stack = stacks::is_own_at(frame.stack_pointer) || is_ending();
     let is_segv = signal == libc::SIGSEGV;
@@ -88,6 +94,18 @@ pub(super) unsafe fn is_of_tool(
     // The kernel ends the process when a signal comes again that is blocked.
     context.mask = u64::MAX;
     true
+}
+
+/// True for the instruction `rdtsc`. It faults where the application forbids itself to read the clock, as the strict mode of
+/// seccomp does.
+///
+/// # Safety
+/// Code is at the address.
+unsafe fn is_clock(address: u64) -> bool {
+    const RDTSC: [u8; 2] = [0x0f, 0x31];
+    let code = core::ptr::with_exposed_provenance::<[u8; 2]>(address as usize);
+    // SAFETY: the caller's promise; each instruction that faults here has two bytes at least, or more code is after it.
+    unsafe { code.read() == RDTSC }
 }
 
 /// The frame of the tool's code that caused a fault, or of inserted code with the routine in whose place it runs.

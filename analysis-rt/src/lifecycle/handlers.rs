@@ -4,7 +4,7 @@
 //! frame. This code replaces two addresses in the frame by those of the original program: the address of the
 //! interrupted instruction, and the address of a fault. Then the handler runs as if the kernel had started it. A signal that interrupts inserted code is [deferred] to the next
 //! boundary of the application's instructions. When the handler returns, inserted code before the system call
-//! `rt_sigreturn` gives control back to the new text ([`returning`]): to the interrupted place, or to the
+//! `rt_sigreturn`, or code in front of an unusual restorer, gives control back to the new text ([`returning`]): to the interrupted place, or to the
 //! address at which the handler wants to continue. All that has to be known then is in the frame, so a handler
 //! may as well never return.
 //!
@@ -33,8 +33,8 @@ const FRONT_SIZE: usize = 16;
 
 global_asm!(
     ".pushsection .text.__atom_fronts,\"ax\",@progbits",
-    ".globl __atom_fronts, __atom_restorer, __atom_returning",
-    ".hidden __atom_fronts, __atom_restorer, __atom_returning",
+    ".globl __atom_fronts, __atom_restorer, __atom_returns",
+    ".hidden __atom_fronts, __atom_restorer, __atom_returns",
     ".balign 16",
     "__atom_fronts:",
     "2:",
@@ -64,27 +64,59 @@ global_asm!(
     "add rsp, 8",
     "mov eax, {number}",
     "syscall",
-    // Restorers: the first for the runtime's own handlers, the second for handlers whose restorer did not move.
+    // The restorer of the runtime's own handlers.
     "__atom_restorer:",
     "mov eax, {number}",
     "syscall",
-    "__atom_returning:",
-    "mov rdi, rsp",
-    "call {returning}",
-    "mov eax, {number}",
-    "syscall",
+    // Restorers in front of those of the application, by the numbers of the fronts. All registers are kept.
+    ".balign 16",
+    "__atom_returns:",
+    ".set __atom_front_number, 0",
+    ".rept {count}",
+    ".balign {size}",
+    "push __atom_front_number",
+    "jmp 5f",
+    ".set __atom_front_number, __atom_front_number + 1",
+    ".endr",
+    ".balign 16",
+    "5:",
+    "push rax",
+    "pushfq",
+    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbp",
+    "push \\register",
+    ".endr",
+    "mov rbp, rsp",
+    "sub rsp, 256",
+    "and rsp, -16",
+    ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+    "movups [rsp + 16 * \\number], xmm\\number",
+    ".endr",
+    "lea rdi, [rbp + {words}]",
+    "cld",
+    "call {returned}",
+    ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+    "movups xmm\\number, [rsp + 16 * \\number]",
+    ".endr",
+    "mov rsp, rbp",
+    ".irp register, rbp, r11, r10, r9, r8, rdi, rsi, rdx, rcx",
+    "pop \\register",
+    ".endr",
+    "popfq",
+    "pop rax",
+    "ret",
     ".popsection",
     count = const FRONTS,
     size = const FRONT_SIZE,
     number = const libc::SYS_rt_sigreturn,
     arrive = sym arrive,
-    returning = sym returning,
+    words = const 8 * 11,
+    returned = sym returned,
 );
 
 unsafe extern "C" {
     fn __atom_fronts();
     pub(super) fn __atom_restorer();
-    fn __atom_returning();
+    fn __atom_returns();
 }
 
 /// A handler of the application with its restorer.
@@ -142,7 +174,7 @@ pub(super) fn in_front_of(wanted: Action) -> Option<Action> {
     let number = number_of(wanted.handler, wanted.restorer)?;
     let mut ours = wanted.informed(front(number));
     if are_known() && !is_hooked(wanted.restorer as u64) {
-        ours.restorer = __atom_returning as *const () as usize;
+        ours.restorer = __atom_returns as *const () as usize + number * FRONT_SIZE;
     }
     Some(ours)
 }
@@ -252,6 +284,19 @@ fn show(information: &mut libc::siginfo_t, context: &mut Context, original: u64)
         *fault = original;
     }
     context.address = original;
+}
+
+/// A handler returns whose restorer may make its system call unseen, or does more than that. The word has the number of
+/// the front, and gets the address of the restorer, to which control goes next. The context is above it.
+///
+/// # Safety
+/// Called by `__atom_returns`.
+unsafe extern "C" fn returned(word: *mut usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        returning(word.add(1).cast());
+        *word = KNOWN[*word].restorer.load(Ordering::Relaxed);
+    }
 }
 
 /// A handler returns: the original address at which to continue becomes one of the new text.

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use atom_abi::SystemCall;
 
-use crate::process::sandbox;
+use crate::sys::sandbox;
 
 /// Addresses that a thread has given back. `start` is 0 in a free entry.
 struct Stack {

@@ -17,8 +17,9 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering}
 use atom_abi::{LATE_VERSION, LateInfo, ThreadBlock};
 
 use crate::process::identity::{self, ProcessKind};
-use crate::process::{info, mapping, sandbox, table, told};
+use crate::process::{info, mapping, table, told};
 use crate::sys::call::{call6, is_error, syscall};
+use crate::sys::sandbox;
 use crate::sys::{memory, signals, stacks};
 
 /// Size in bytes of the longest path, with its null.

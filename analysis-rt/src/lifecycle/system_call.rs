@@ -14,10 +14,9 @@ use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 use crate::c::string::strlen;
 use crate::lifecycle::actions::Context;
 use crate::lifecycle::{dispositions, follow, handlers, last_stack, late};
-use crate::process::{
-    dispatch, filters, mapping, objects, own_file, sandbox, table, text, told, twins,
-};
+use crate::process::{dispatch, filters, mapping, objects, own_file, table, text, told, twins};
 use crate::sys::call::{getpid, syscall};
+use crate::sys::sandbox;
 
 /// Paths by which a process names its own program.
 const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];

@@ -29,6 +29,7 @@ use crate::process::identity;
 use crate::sys::call::{self, WATCHED, WATCHER, syscall};
 use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
 use crate::sys::memory;
+use crate::sys::sandbox;
 use crate::sys::signals::with_all_blocked;
 
 /// Size of the watcher's stack in bytes. Pages that are not used take no memory.
@@ -66,6 +67,7 @@ pub fn watch(parent: u32) -> Option<u32> {
         return None;
     }
     PARENT.store(parent, Ordering::Release);
+    sandbox::free(stack.addr()..stack.addr() + STACK);
     WATCHED.store(call::system_pid(), Ordering::Release);
     // SAFETY: the stack is fresh and stays mapped.
     let answer = with_all_blocked(|| unsafe { clone(stack.add(STACK - THREAD_POINTER)) });
@@ -121,6 +123,7 @@ extern "C" fn wait_for_commands() -> ! {
                 Some(REPORT_NOW) if !may_be_replaced() => snapshot(),
                 Some(PROCESS_GONE) => {
                     if !may_be_replaced() {
+                        sandbox::lift();
                         end::finish_for_the_dead();
                     }
                     break;

@@ -1,8 +1,8 @@
 //! Copying memory of the application that may not be readable, with the kernel's help.
 
-use crate::process::sandbox;
 use crate::sys::call::{getpid, syscall};
 use crate::sys::masks::KERNEL_SIGSET_SIZE;
+use crate::sys::sandbox;
 
 /// Copies the words at an address of the application, which passes the address to the kernel in its next system
 /// call; false if they cannot be read.

@@ -7,9 +7,9 @@
 use atom_abi::SystemCall;
 
 use crate::process::copy::copy_words;
-use crate::process::sandbox::{Effect, forbid, is_allowed};
-use crate::sys::call::syscall;
+use crate::sys::call::{note_pid, syscall};
 use crate::sys::memory;
+use crate::sys::sandbox::{Effect, forbid, is_allowed};
 
 /// `PR_SET_SECCOMP` with `SECCOMP_MODE_STRICT` allows these calls only.
 const STRICT: [i64; 4] = [
@@ -36,7 +36,7 @@ pub(crate) fn look(call: &SystemCall) {
         _ => return,
     };
     if mode == libc::SECCOMP_MODE_STRICT as usize {
-        forbid(|number| {
+        restrict(|number| {
             if STRICT.contains(&(number as i64)) {
                 Effect::Passes
             } else {
@@ -45,9 +45,18 @@ pub(crate) fn look(call: &SystemCall) {
         });
     } else if mode == libc::SECCOMP_MODE_FILTER as usize && may_install() {
         with_filter(filter, |filter| {
-            forbid(|number| effect(filter, number as u32).unwrap_or(Effect::Ends));
+            restrict(|number| effect(filter, number as u32).unwrap_or(Effect::Ends));
         });
     }
+}
+
+/// Takes what a process needs that is shut in, and notes what a new filter does.
+fn restrict(effect: impl Fn(usize) -> Effect) {
+    if !matches!(effect(libc::SYS_mmap as usize), Effect::Passes) {
+        memory::set_aside();
+    }
+    note_pid();
+    forbid(effect);
 }
 
 /// True unless the kernel certainly refuses a filter: the process needs `no_new_privs`, or privileges.

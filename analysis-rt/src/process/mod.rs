@@ -14,7 +14,6 @@ pub(crate) mod note;
 pub(crate) mod objects;
 pub(crate) mod own_file;
 pub(crate) mod run;
-pub(crate) mod sandbox;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod told;

@@ -8,9 +8,9 @@ use core::ptr::with_exposed_provenance as pointer;
 use libc::Elf64_Ehdr;
 
 use crate::process::frames::Description;
-use crate::process::sandbox;
 use crate::sys::call::{is_error, syscall};
 use crate::sys::memory;
+use crate::sys::sandbox;
 
 /// Largest size in bytes of the text of `/proc/self/maps` that is read.
 const MOST_MAPS: usize = 8 << 20;

@@ -8,8 +8,9 @@ use core::mem::MaybeUninit;
 use atom_abi::SystemCall;
 
 use crate::process::copy::copy_words;
-use crate::process::{sandbox, table, text, told};
+use crate::process::{table, text, told};
 use crate::sys::call::syscall;
+use crate::sys::sandbox;
 
 /// The file from which the process runs; a null follows.
 const RUNNING: &[u8] = b"/proc/self/exe\0";

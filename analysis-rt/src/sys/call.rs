@@ -10,15 +10,21 @@ use core::mem;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use crate::sys::sandbox;
+
 /// The largest error number of the kernel.
 const MAX_ERRNO: isize = 4095;
 
-/// Makes a system call with all six arguments; unused ones may have any value.
+/// Makes a system call with all six arguments; unused ones may have any value. A call at which a filter of the
+/// application's ends the process is not made, and fails with EPERM.
 ///
 /// # Safety
 /// Whatever the call does to memory must be sound for the caller.
 #[inline(always)]
 pub(crate) unsafe fn call6(n: usize, a: [usize; 6]) -> isize {
+    if sandbox::is_denied(n) {
+        return -(libc::EPERM as isize);
+    }
     let around = AROUND.load(Ordering::Relaxed);
     if around.is_null() {
         // SAFETY: the caller's promise.
@@ -79,10 +85,14 @@ pub(crate) fn is_error(answer: isize) -> bool {
     (-MAX_ERRNO..0).contains(&answer)
 }
 
-/// The calling thread's number in the system.
+/// The calling thread's number in the system; the process's number where a filter forbids the call.
 pub(crate) fn gettid() -> u32 {
     // SAFETY: no effect on memory.
-    unsafe { syscall!(libc::SYS_gettid) as u32 }
+    let answer = unsafe { syscall!(libc::SYS_gettid) };
+    match u32::try_from(answer) {
+        Ok(number) => number,
+        Err(_) => system_pid(),
+    }
 }
 
 /// Process number of the watcher (see `lifecycle::watcher`); 0 if there is none.
@@ -90,10 +100,19 @@ pub(crate) static WATCHER: AtomicU32 = AtomicU32::new(0);
 /// Process number of the application that the watcher watches.
 pub(crate) static WATCHED: AtomicU32 = AtomicU32::new(0);
 
-/// The process number that the kernel answers.
+/// Process number of the application as the kernel has said it last.
+static LAST_PID: AtomicU32 = AtomicU32::new(0);
+
+/// The process number that the kernel answers; the last one where a filter forbids the call.
 pub(crate) fn system_pid() -> u32 {
     // SAFETY: no effect on memory.
-    unsafe { syscall!(libc::SYS_getpid) as u32 }
+    let answer = unsafe { syscall!(libc::SYS_getpid) };
+    u32::try_from(answer).unwrap_or_else(|_| LAST_PID.load(Ordering::Relaxed))
+}
+
+/// Notes the process number of the application, before it may forbid itself to ask for it.
+pub(crate) fn note_pid() {
+    LAST_PID.store(system_pid(), Ordering::Relaxed);
 }
 
 /// The process number, asked anew each time: a cached one would be wrong after fork. The watcher acts for
@@ -117,9 +136,11 @@ pub(crate) fn is_thread_alive(tid: u32) -> bool {
     if tid == 0 {
         return false;
     }
+    // A call that fails with EPERM says nothing.
+    const MAYBE: [isize; 2] = [0, -(libc::EPERM as isize)];
     // SAFETY: signal 0 is not sent; the kernel only checks that the thread exists.
     unsafe {
-        syscall!(libc::SYS_tgkill, getpid(), tid, NO_SIGNAL) == 0
+        MAYBE.contains(&syscall!(libc::SYS_tgkill, getpid(), tid, NO_SIGNAL))
             || HAS_TWINS.load(Ordering::Relaxed)
                 && syscall!(libc::SYS_kill, tid, NO_SIGNAL) != -(libc::ESRCH as isize)
     }

@@ -46,11 +46,53 @@ fn map_near(next: &AtomicUsize, len: usize, protection: i32) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
     let r = unsafe { syscall!(libc::SYS_mmap, hint, len, protection, flags, -1isize, 0) };
-    if is_error(r) {
-        ptr::null_mut()
-    } else {
+    if !is_error(r) {
         r as *mut u8
+    } else if protection == READ_WRITE {
+        from_aside(len)
+    } else {
+        ptr::null_mut()
     }
+}
+
+/// Memory for a process that may not map any more: the address of what is free of it, and its end.
+static ASIDE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Reserves memory for the time when the application has forbidden itself to map some. Pages that are not used take no
+/// memory.
+pub(crate) fn set_aside() {
+    const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    if ASIDE[1].load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    for len in [1 << 30, 1 << 26] {
+        // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
+        let r = unsafe {
+            syscall!(
+                libc::SYS_mmap,
+                hint(len),
+                len,
+                READ_WRITE,
+                FLAGS,
+                -1isize,
+                0
+            )
+        };
+        if !is_error(r) {
+            ASIDE[0].store(r as usize, Ordering::Relaxed);
+            ASIDE[1].store(r as usize + len, Ordering::Release);
+            return;
+        }
+    }
+}
+
+/// Pages of what was set aside, or null.
+fn from_aside(len: usize) -> *mut u8 {
+    let end = ASIDE[1].load(Ordering::Acquire);
+    let taken = ASIDE[0].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
+        at.checked_add(len).filter(|next| *next <= end)
+    });
+    taken.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
 }
 
 /// Fresh zeroed pages for `len` bytes, or null.

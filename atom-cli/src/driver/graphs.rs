@@ -25,7 +25,7 @@ pub(super) struct Graphs {
 }
 
 impl Graphs {
-    /// In the folder of added libraries. `stamps` has what the file system says of each object.
+    /// In the folder of added libraries. `stamps` has a word for the contents of each object.
     pub fn new(folder: &Path, inputs: &[Input], stamps: &[String]) -> Self {
         let folder = folder.join(FOLDER);
         let names = inputs.iter().zip(stamps).map(|(input, stamp)| {

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File as LockFile};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ use crate::args::Args;
 use crate::request::Request;
 use crate::run::closure;
 use crate::run::identity::{Identity, stamp};
+use crate::run::store::Store;
 use crate::steps::Steps;
 use crate::with;
 
@@ -59,7 +61,8 @@ pub(super) struct State {
     folder: String,
     /// Its variables of [`VARIABLES`].
     variables: Vec<(String, String)>,
-    /// What the file system says of the tool, of this command and of the originals of all objects.
+    /// Digests of the contents of the tool and of this command, whose files may get new names while the process runs. Then
+    /// those of all objects' originals, with what the runtime knows these by.
     stamps: Vec<String>,
     /// Libraries that were added: the original and the instrumented file, and the number of objects after that.
     added: Vec<(String, String, usize)>,
@@ -157,16 +160,23 @@ impl State {
 
 /// See [`State::stamps`].
 fn stamps(request: &Request, inputs: &[Input]) -> Result<Vec<String>> {
+    // Without the cache each file is read anew.
+    let digests = Store::open().map(|store| store.digests());
+    let identity = Identity::new(digests.unwrap_or_default());
+    let contents = |path: &Path| {
+        let digest = identity.contents(path);
+        digest.map_err(|e| Error::new(DOING, e).file(path))
+    };
     let command = Identity::command()?;
     let tool = request.tool.as_deref();
-    let others = inputs.iter().map(|input| input.path.as_path());
-    let all = tool.into_iter().chain([command.as_path()]).chain(others);
-    all.map(|path| {
-        let metadata = fs::metadata(path);
-        let metadata = metadata.map_err(|e| Error::new(DOING, e).file(path))?;
-        Ok(stamp(&metadata))
-    })
-    .collect()
+    let own = tool.into_iter().chain([command.as_path()]).map(contents);
+    let objects = inputs.iter().map(|input| {
+        let m = fs::metadata(&input.path);
+        let m = m.map_err(|e| Error::new(DOING, e).file(&input.path))?;
+        let known = (m.dev(), m.ino(), m.mtime(), m.mtime_nsec());
+        Ok(format!("{} {known:?}", contents(&input.path)?))
+    });
+    own.chain(objects).collect()
 }
 
 /// Adds a library, if the command line asks for that.

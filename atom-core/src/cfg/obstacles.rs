@@ -95,6 +95,13 @@ impl Discovery<'_> {
             }
         }
         self.add_return_address_readers(frames, &mut reasons);
+        for (i, address) in self.entered_inside() {
+            reasons[i].get_or_insert_with(|| {
+                format!(
+                    "control comes by a pointer to {address:#x}, in the middle of an instruction"
+                )
+            });
+        }
         for (i, address) in self.relocated() {
             reasons[i].get_or_insert_with(|| {
                 format!(
@@ -130,6 +137,24 @@ impl Discovery<'_> {
             "it contains a restartable sequence (rseq)",
         );
         reasons
+    }
+
+    /// Addresses in the middle of known instructions to which code certainly goes by a pointer, with the numbers of their
+    /// bodies. A pad there would overlap others.
+    fn entered_inside(&self) -> Vec<(usize, u64)> {
+        let inside = |r: &Ref| match *r {
+            Ref::Code(t) => {
+                let i = self.body_at(t)?;
+                let marks = self.bodies[i].mark_at(t) & (mark::START | mark::INSIDE);
+                (marks == mark::INSIDE).then_some((i, t))
+            }
+            _ => None,
+        };
+        let known = self.bodies.par_iter().zip(&self.seeds);
+        known
+            .filter(|(_, seed)| !seed.is_doubtful)
+            .flat_map_iter(|(body, _)| body.refs.iter().filter_map(inside))
+            .collect()
     }
 
     /// Why a procedure stays in place whatever its indirect jumps do.

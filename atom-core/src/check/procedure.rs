@@ -1,6 +1,6 @@
 //! Comparison of one procedure: its blocks, and the code between the instructions of a block.
 
-use crate::cfg::{ProcKind, Succ};
+use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::live::{EffectsOf, Foreign, RegSet, is_free_below};
@@ -261,7 +261,8 @@ impl<'s, 'a> Checker<'s, 'a> {
         ];
         let facts = Facts {
             no_red_zone: self.free_below_at(old),
-            is_foreign: back.is_some_and(|back| self.stack().foreign.after(back)),
+            is_foreign: back.is_some_and(|back| self.stack().foreign.after(back))
+                && !begins_with_call(self.subject.cfg(), old),
             twin: self.twin_entry(old),
         };
         let live = self.live_at(goal);
@@ -426,4 +427,18 @@ impl<'s, 'a> Checker<'s, 'a> {
         });
         there & goal.from.map_or(RegSet::ALL, |from| live.after(from))
     }
+}
+
+/// True if a procedure begins with a call at an address, as a thunk for jumps that are not predicted: the call writes below
+/// rsp by itself, which so is a stack pointer.
+fn begins_with_call(cfg: &Cfg, at: u64) -> bool {
+    cfg.proc_at(at).is_some_and(|p| {
+        let proc = cfg.proc(p);
+        let first = cfg.block(proc.first_block).first;
+        let is_call = matches!(
+            cfg.inst(first).flow,
+            ControlFlow::Call | ControlFlow::IndirectCall
+        );
+        proc.start == at && is_call
+    })
 }

@@ -12,8 +12,8 @@
 //! a loader other than glibc's may have used it already.
 //!
 //! The hook at the entry point also corrects the auxiliary vector: `AT_ENTRY`
-//! names the original entry point, and in a static program `AT_PHDR` and
-//! `AT_PHNUM` the program headers meant for libc (`libc_view`). The same headers are entered into
+//! names the original entry point, in a static program for `/proc/self/auxv`, too. After that, `AT_PHDR` and
+//! `AT_PHNUM` of a static program get to name the program headers meant for libc (`libc_view`). The same headers are entered into
 //! the ELF header in memory, where programs and some libcs read them (`__ehdr_start`).
 //!
 //! Rules of the ABI: at the entry point `rsp` points at argc and `rdx` may hold
@@ -237,8 +237,13 @@ fn begin_program(
         correct_header(a, facts)?;
     }
     a.lea(rdi, rsp + 8 * saved.len() as i32)?;
-    correct_vector(a, facts)?;
+    correct_vector(a, &[(AT_ENTRY, facts.original_entry)], None)?;
     a.call(init)?;
+    if facts.libc_headers != 0 {
+        a.lea(rdi, rsp + 8 * saved.len() as i32)?;
+        let headers = (AT_PHDR, facts.libc_headers);
+        correct_vector(a, &[headers], Some(facts.libc_header_count))?;
+    }
     for r in saved.iter().rev() {
         a.pop(*r)?;
     }
@@ -351,12 +356,19 @@ fn rows(facts: &StartFacts, code: &[u8], functions: &[u64]) -> Rows {
     rows
 }
 
+/// Tags of the auxiliary vector.
+const AT_PHDR: i32 = 3;
+const AT_PHNUM: i32 = 5;
+const AT_ENTRY: i32 = 9;
+
 /// rdi: the process stack at argc. The auxiliary vector is after the
-/// environment: pairs of a tag and a value, the last with tag 0.
-fn correct_vector(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
-    const AT_PHDR: i32 = 3;
-    const AT_PHNUM: i32 = 5;
-    const AT_ENTRY: i32 = 9;
+/// environment: pairs of a tag and a value, the last with tag 0. Entries with the tags of `corrections` get the run-time
+/// addresses, `AT_PHNUM` gets `header_count`.
+fn correct_vector(
+    a: &mut CodeAssembler,
+    corrections: &[(i32, u64)],
+    header_count: Option<u32>,
+) -> std::result::Result<(), IcedError> {
     let mut environment = a.create_label();
     let mut pairs = a.create_label();
     let mut end = a.create_label();
@@ -371,11 +383,7 @@ fn correct_vector(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Res
     a.add(rsi, 16)?;
     a.test(rax, rax)?;
     a.je(end)?;
-    let mut corrections = vec![(AT_ENTRY, facts.original_entry)];
-    if facts.libc_headers != 0 {
-        corrections.push((AT_PHDR, facts.libc_headers));
-    }
-    for (tag, address) in corrections {
+    for (tag, address) in corrections.iter().copied() {
         let mut other = a.create_label();
         a.cmp(rax, tag)?;
         a.jne(other)?;
@@ -383,10 +391,10 @@ fn correct_vector(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Res
         a.mov(qword_ptr(rsi - 8), rcx)?;
         a.set_label(&mut other)?;
     }
-    if facts.libc_headers != 0 {
+    if let Some(count) = header_count {
         a.cmp(rax, AT_PHNUM)?;
         a.jne(pairs)?;
-        a.mov(qword_ptr(rsi - 8), facts.libc_header_count as i32)?;
+        a.mov(qword_ptr(rsi - 8), count as i32)?;
     }
     a.jmp(pairs)?;
     a.set_label(&mut end)?;
@@ -508,9 +516,23 @@ fn restore_heap(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Resul
         a.mov(qword_ptr(rsp + slot + 8), rdi)?;
         a.add(rsi, 8)?;
     }
-    // No auxiliary vector and no executable: the kernel keeps both.
-    a.mov(qword_ptr(rsp + 88), 0)?;
-    a.mov(dword_ptr(rsp + 96), 0)?;
+    if facts.libc_headers == 0 {
+        // The kernel keeps its auxiliary vector.
+        a.mov(qword_ptr(rsp + 88), 0)?;
+        a.mov(dword_ptr(rsp + 96), 0)?;
+    } else {
+        // The vector on the stack is the original's by now, as `/proc/self/auxv` shows it then.
+        let mut pairs = a.create_label();
+        a.mov(qword_ptr(rsp + 88), rsi)?;
+        a.mov(rdi, rsi)?;
+        a.set_label(&mut pairs)?;
+        a.add(rdi, 16)?;
+        a.cmp(qword_ptr(rdi - 16), 0)?;
+        a.jne(pairs)?;
+        a.sub(rdi, rsi)?;
+        a.mov(dword_ptr(rsp + 96), edi)?;
+    }
+    // No executable: the kernel keeps it.
     a.mov(dword_ptr(rsp + 100), -1)?;
     a.mov(eax, SYS_PRCTL)?;
     a.mov(edi, PR_SET_MM)?;

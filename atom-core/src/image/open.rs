@@ -77,7 +77,12 @@ fn refusal(image: &Image) -> Option<Error> {
         (_, None) => "it has no entry point",
         (_, Some(_)) => return None,
     };
-    let advice = "instrument a program that loads it, with --libs";
+    let advice = match image.kind {
+        ObjectKind::Interpreter => {
+            "name the program that it is to load: only then program, interpreter and libraries are instrumented"
+        }
+        _ => "instrument a program that loads it, with --libs",
+    };
     Some(Error::new(DOING, reason).advice(advice))
 }
 

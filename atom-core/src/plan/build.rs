@@ -223,7 +223,7 @@ impl Planner<'_> {
                 continue;
             }
             let free_below = any && is_free_below(self.image, self.cfg, id);
-            part.foreign = if any || has_more {
+            part.foreign = if any || self.exits.is_some() || has_more {
                 Foreign::of(self.image, self.cfg, id, &mut scratch.info)
             } else {
                 Foreign::default()
@@ -635,7 +635,8 @@ impl Planner<'_> {
         };
         if let Some(hook) = hook {
             let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-            exits.emit(hook, &mut part.asm, &mut part.wrappers, proc.is_go);
+            let stack = (proc.is_go, part.is_foreign(inst, Position::Before));
+            exits.emit(hook, &mut part.asm, &mut part.wrappers, stack);
             part.close(code, fixups, inst, Position::Before);
         }
     }

@@ -21,6 +21,7 @@ use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 
 use super::code::{Asm, Home, Target};
 use super::site::{self, Point, SiteCall};
+use super::spare_stack::SpareStack;
 use super::wrapper::Wrappers;
 use super::{Clobbers, Options};
 use crate::cfg::{Cfg, Proc, ProcKind};
@@ -196,6 +197,8 @@ pub struct Exits {
     is_static: bool,
     /// True in the program interpreter, which opens libraries.
     opens_objects: bool,
+    /// The stack of hooks where the program's may be none.
+    spare: SpareStack,
 }
 
 fn hook_of(name: &str) -> Option<Hook> {
@@ -204,7 +207,7 @@ fn hook_of(name: &str) -> Option<Hook> {
         return Some(Hook::Always);
     }
     if name == "syscall" {
-        return Some(Hook::Syscall(CALLED));
+        return Some(Hook::Syscall(CALLED, Calls::All));
     }
     if let Some((_, number)) = CHANGING.iter().find(|(changing, _)| *changing == name) {
         return Some(Hook::Called(*number));
@@ -215,7 +218,7 @@ fn hook_of(name: &str) -> Option<Hook> {
 
 impl Exits {
     /// Finds the hooks; `None` if the tool's file has no runtime that they could call.
-    pub fn new(image: &Image, options: &Options<'_>) -> Option<Self> {
+    pub fn new(image: &Image, options: &Options<'_>, spare: SpareStack) -> Option<Self> {
         let is_whole = options.home == Home::Area;
         let slots = image
             .relocs
@@ -238,6 +241,7 @@ impl Exits {
                 .map(|routine| (routine, looked_at(image.kind, is_whole, options.follows))),
             is_static: image.kind.is_static(),
             opens_objects: image.kind == ObjectKind::Interpreter,
+            spare,
         })
     }
 
@@ -259,10 +263,18 @@ impl Exits {
         let what = cfg.inst(inst);
         match what.flow {
             ControlFlow::Syscall => {
-                let numbers: Vec<u64> = self.numbers().map(|n| n as u64).collect();
-                Constants::new(image, cfg, proc)
-                    .may_be(inst, Register::RAX, &numbers)
-                    .then_some(Hook::Syscall(MADE))
+                let may_be = |calls: Calls| {
+                    let numbers = self.numbers().filter(|n| calls.has(*n));
+                    let numbers: Vec<u64> = numbers.map(|n| n as u64).collect();
+                    Constants::new(image, cfg, proc).may_be(inst, Register::RAX, &numbers)
+                };
+                let calls = match (may_be(Calls::Ends), may_be(Calls::Others)) {
+                    (true, true) => Calls::All,
+                    (true, false) => Calls::Ends,
+                    (false, true) => Calls::Others,
+                    (false, false) => return None,
+                };
+                Some(Hook::Syscall(MADE, calls))
             }
             ControlFlow::IndirectCall | ControlFlow::IndirectJump
                 if what.rip_relative && proc.kind != ProcKind::Plt && !self.slots.is_empty() =>
@@ -274,8 +286,14 @@ impl Exits {
         }
     }
 
-    /// Emits a hook. `free_below`: the program keeps nothing below rsp.
-    pub fn emit(&self, hook: Hook, asm: &mut Asm, wrappers: &mut Wrappers, free_below: bool) {
+    /// Emits a hook. `free_below`: the program keeps nothing below rsp. `is_foreign`: rsp may lead to data.
+    pub fn emit(
+        &self,
+        hook: Hook,
+        asm: &mut Asm,
+        wrappers: &mut Wrappers,
+        (free_below, is_foreign): (bool, bool),
+    ) {
         match hook {
             Hook::Always | Hook::Exec(_) => {
                 let (routine, values) = match (hook, self.exec) {
@@ -315,28 +333,47 @@ impl Exits {
                     asm.test_low(flags, mask);
                     asm.jump_if(Cond::E)
                 });
-                self.call_look(Some(number), red_zone, asm, wrappers);
+                self.call_look(Some(number), Stack::Below(red_zone), asm, wrappers);
                 skip.into_iter().for_each(|skip| asm.land(skip));
                 asm.pop_flags();
                 asm.move_stack(red_zone);
             }
-            Hook::Syscall(arguments) => {
-                let skip = (arguments == MADE).then(|| self.emit_choice(asm));
-                let red_zone = if free_below { 0 } else { RED_ZONE };
-                asm.move_stack(-red_zone);
-                self.emit_syscall(arguments, red_zone, asm, wrappers);
-                asm.move_stack(red_zone);
-                if let Some(skip) = skip {
-                    asm.land(skip);
+            Hook::Syscall(arguments, calls) => {
+                let skip = (arguments == MADE).then(|| self.emit_choice(calls, asm));
+                let stack = Stack::Below(if free_below { 0 } else { RED_ZONE });
+                let mut done: Vec<Patch> = skip.into_iter().collect();
+                let is_made = arguments == MADE && !free_below;
+                if is_made && is_foreign {
+                    let taken = self.spare.enter(asm);
+                    self.emit_syscall((arguments, calls), Stack::Spare, asm, wrappers);
+                    self.spare.leave(asm);
+                    done.push(taken);
+                } else if is_made && calls != Calls::Others && self.sees_signals() {
+                    // A handler that does not wait needs the program's stack where that is one.
+                    let others = (calls == Calls::All).then(|| emit_ends_choice(asm));
+                    let taken = self.spare.enter(asm);
+                    self.emit_syscall((arguments, Calls::Ends), Stack::Spare, asm, wrappers);
+                    self.spare.leave(asm);
+                    done.push(asm.jump());
+                    asm.land(taken);
+                    self.emit_syscall((arguments, Calls::Ends), stack, asm, wrappers);
+                    if let Some(others) = others {
+                        done.push(asm.jump());
+                        asm.land(others);
+                        self.emit_syscall((arguments, Calls::Others), stack, asm, wrappers);
+                    }
+                } else {
+                    self.emit_syscall((arguments, calls), stack, asm, wrappers);
                 }
+                done.into_iter().for_each(|jump| asm.land(jump));
             }
         }
     }
 
     /// Emits the way around a hook for system calls that have none. It changes rcx alone, as the instruction does. It
     /// leaves the stack alone: a thread may have unmapped its own, and rsp may be any number.
-    fn emit_choice(&self, asm: &mut Asm) -> Patch {
-        let mut numbers: Vec<i32> = self.numbers().collect();
+    fn emit_choice(&self, calls: Calls, asm: &mut Asm) -> Patch {
+        let mut numbers: Vec<i32> = self.numbers().filter(|n| calls.has(*n)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let mut hooked = Vec::new();
@@ -356,15 +393,19 @@ impl Exits {
         skip
     }
 
-    /// Emits a hook before a system call. System calls are slow, so saving all flags costs nothing.
-    /// `red_zone` is the number of bytes by which rsp is lower than the program's.
+    /// Emits a hook before some system calls. They are slow, so saving all flags costs nothing.
     fn emit_syscall(
         &self,
-        arguments: Arguments,
-        red_zone: i32,
+        (arguments, calls): (Arguments, Calls),
+        stack: Stack,
         asm: &mut Asm,
         wrappers: &mut Wrappers,
     ) {
+        let down = match stack {
+            Stack::Below(bytes) => bytes,
+            Stack::Spare => 0,
+        };
+        asm.move_stack(-down);
         asm.push_flags();
         let mut ends = vec![(SYS_EXIT_GROUP, None)];
         if self.thread_exit_ends {
@@ -374,7 +415,9 @@ impl Exits {
             ends.push((SYS_EXECVE, Some(Exec::Path)));
             ends.push((SYS_EXECVEAT, Some(Exec::Other)));
         }
-        for number in self.looks.iter().flat_map(|l| &l.1) {
+        ends.retain(|(number, _)| calls.has(*number));
+        let looks = self.looks.iter().flat_map(|l| &l.1);
+        for number in looks.filter(|number| calls.has(**number)) {
             asm.compare_low(arguments.number, *number);
             let skip = asm.jump_if(Cond::NE);
             let condition = self.condition(*number).filter(|_| arguments == MADE);
@@ -382,7 +425,7 @@ impl Exits {
                 asm.test_low(flags, mask);
                 asm.jump_if(Cond::E)
             });
-            self.emit_look(arguments, red_zone, asm, wrappers);
+            self.emit_look(arguments, stack, asm, wrappers);
             skip_others.into_iter().for_each(|skip| asm.land(skip));
             asm.land(skip);
         }
@@ -405,6 +448,7 @@ impl Exits {
             asm.land(skip);
         }
         asm.pop_flags();
+        asm.move_stack(down);
     }
 
     /// True if the runtime sees all system calls on what signals do, so that it looks up instructions of the object's new text.
@@ -441,25 +485,19 @@ impl Exits {
     fn emit_look(
         &self,
         arguments: Arguments,
-        red_zone: i32,
+        stack: Stack,
         asm: &mut Asm,
         wrappers: &mut Wrappers,
     ) {
         // Else a function of libc makes the call, and its own instruction has a hook.
         if arguments == MADE {
-            self.call_look(None, red_zone, asm, wrappers);
+            self.call_look(None, stack, asm, wrappers);
         }
     }
 
     /// Emits the call of that routine, with the arguments of the instruction `syscall`, or with those of a function
     /// that makes the system call `called`.
-    fn call_look(
-        &self,
-        called: Option<i32>,
-        red_zone: i32,
-        asm: &mut Asm,
-        wrappers: &mut Wrappers,
-    ) {
+    fn call_look(&self, called: Option<i32>, stack: Stack, asm: &mut Asm, wrappers: &mut Wrappers) {
         let Some((routine, _)) = self.looks else {
             return;
         };
@@ -483,7 +521,11 @@ impl Exits {
         if let Some(number) = called {
             asm.push_imm(number);
         }
-        asm.lea(Gpr::RDI, Mem::at(Gpr::RSP, words + 16 + red_zone));
+        let above = words + 16;
+        match stack {
+            Stack::Below(bytes) => asm.lea(Gpr::RDI, Mem::at(Gpr::RSP, above + bytes)),
+            Stack::Spare => asm.load(Gpr::RDI, Mem::at(Gpr::RSP, above)),
+        }
         asm.store(Mem::at(Gpr::RSP, words), Gpr::RDI);
         asm.mov(Gpr::RDI, Gpr::RSP);
         asm.call(Target::Shared(wrappers.whole(routine)));
@@ -495,13 +537,55 @@ impl Exits {
     }
 }
 
+/// Emits the way around the hook of the system calls that end a thread or a process. It changes rcx alone.
+fn emit_ends_choice(asm: &mut Asm) -> Patch {
+    let found = [SYS_EXIT, SYS_EXIT_GROUP].map(|number| {
+        asm.lea32(Gpr::RCX, Mem::at(Gpr::RAX, -number));
+        asm.jump_if_rcx_zero(false)
+    });
+    let others = asm.jump();
+    found.into_iter().for_each(|jump| asm.land(jump));
+    others
+}
+
+/// Which system calls a hook is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Calls {
+    /// All that have hooks.
+    All,
+    /// Those that end a thread or a process.
+    Ends,
+    /// The others.
+    Others,
+}
+
+impl Calls {
+    fn has(self, number: i32) -> bool {
+        let is_end = [SYS_EXIT, SYS_EXIT_GROUP].contains(&number);
+        match self {
+            Self::All => true,
+            Self::Ends => is_end,
+            Self::Others => !is_end,
+        }
+    }
+}
+
+/// Where a hook's words are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stack {
+    /// On the program's stack, this number of bytes lower.
+    Below(i32),
+    /// Below a word that holds the program's rsp.
+    Spare,
+}
+
 /// A kind of hook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook {
     /// The process ends here.
     Always,
     /// A system call, which may be an exit.
-    Syscall(Arguments),
+    Syscall(Arguments, Calls),
     /// The process may become another program here.
     Exec(Exec),
     /// A function that makes the system call of this number.

@@ -25,6 +25,7 @@ mod private_stack;
 pub(crate) mod return_address;
 mod shared;
 mod site;
+mod spare_stack;
 mod sparse;
 mod switch;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::exits::Exits;
 use super::kept::{Fixed, Kept, Late, Replaced, Summary};
 use super::points::Points;
 use super::prepare::{forget, routines, seen};
+use super::spare_stack::SpareStack;
 use super::threads::{ThreadAccess, Threads};
 use super::{Clobbers, Options, Plan};
 use crate::cfg::{Cfg, Numbers};
@@ -125,6 +126,7 @@ impl Whole {
             .switch
             .map(|switch| (switch, switch.place(&mut data)));
         let (biases, identities) = noted(options.home, units.len(), &mut data);
+        let spare = SpareStack::at(data.reserve(SpareStack::SIZE));
         let kept = summary
             .map(|summary| summary.finish(late, (data.fixed, &data.records), edges, &is_open));
         let counts = data.place_counts();
@@ -159,7 +161,7 @@ impl Whole {
                 flow,
                 routines: &routines,
                 bodies: options.bodies.filter(|_| !may_check_alignment(units)),
-                exits: Exits::new(unit.image, options),
+                exits: Exits::new(unit.image, options, spare),
                 apart: options.apart,
                 unchecked: may_check_alignment(units),
                 home: options.home,

@@ -3,8 +3,8 @@
 //! `tool` and `program`, the libraries that are `not_instrumented` and the number of
 //! `opaque_procedures`, the size of all `code_bytes` and of the part that a tool can instrument
 //! (`understood_code_bytes`), each fact under its name, each table under its title as
-//! an array of objects whose keys are the columns' names. In keys, spaces become
-//! `_` and `%` becomes `percent`. Addresses are strings in hexadecimal, as many programs read
+//! an array of objects whose keys are the columns' names. Of a fact and a table with the same name the fact gets `total_`
+//! before it. In keys, spaces become `_` and `%` becomes `percent`. Addresses are strings in hexadecimal, as many programs read
 //! JSON's numbers as doubles. A value that is not known is `null`.
 
 use std::io::{self, Write};
@@ -40,15 +40,18 @@ pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
             write!(to, "}}")?;
         }
     }
+    let tables = || (report.tables.iter()).filter(|table| table.readers != Readers::People);
     for (fact, value) in &report.facts {
         write!(to, ",\n  ")?;
-        key(to, fact.name)?;
+        if tables().any(|table| member(&table.title) == member(fact.name)) {
+            key(to, &format!("total {}", fact.name))?;
+        } else {
+            key(to, fact.name)?;
+        }
         cell(to, value)?;
     }
-    for table in &report.tables {
-        if table.readers != Readers::People {
-            rows(to, table)?;
-        }
+    for table in tables() {
+        rows(to, table)?;
     }
     writeln!(to, "\n}}")
 }
@@ -72,8 +75,13 @@ fn rows(to: &mut dyn Write, table: &Table) -> io::Result<()> {
 }
 
 fn key(to: &mut dyn Write, name: &str) -> io::Result<()> {
-    string(to, &name.replace('%', "percent").replace(' ', "_"))?;
+    string(to, &member(name))?;
     write!(to, ": ")
+}
+
+/// The key of a name.
+fn member(name: &str) -> String {
+    name.replace('%', "percent").replace(' ', "_")
 }
 
 fn cell(to: &mut dyn Write, cell: &Cell) -> io::Result<()> {
@@ -107,7 +115,9 @@ mod tests {
         let mut report = Report::new("count", "a\"b\\c\n");
         report
             .fact("miss %", Cell::percent(1, 3))
-            .fact("no", Cell::percent(1, 0));
+            .fact("no", Cell::percent(1, 0))
+            .fact("by line", Cell::Number(2))
+            .fact("hidden", Cell::Number(0));
         report
             .table("by line", ["pc", "name"])
             .row([Cell::Address(4096), "ü".into()])
@@ -117,7 +127,7 @@ mod tests {
         write(&mut bytes, &report).unwrap();
         assert_eq!(
             String::from_utf8(bytes).unwrap(),
-            "{\n  \"tool\": \"count\",\n  \"program\": \"a\\\"b\\\\c\\u000a\",\n  \"miss_percent\": 33.3333,\n  \"no\": null,\n  \"by_line\": [\n    {\"pc\": \"0x1000\", \"name\": \"ü\"},\n    {\"pc\": \"0x1\", \"name\": null}\n  ]\n}\n"
+            "{\n  \"tool\": \"count\",\n  \"program\": \"a\\\"b\\\\c\\u000a\",\n  \"miss_percent\": 33.3333,\n  \"no\": null,\n  \"total_by_line\": 2,\n  \"hidden\": 0,\n  \"by_line\": [\n    {\"pc\": \"0x1000\", \"name\": \"ü\"},\n    {\"pc\": \"0x1\", \"name\": null}\n  ]\n}\n"
         );
     }
 }

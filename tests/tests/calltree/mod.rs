@@ -207,6 +207,7 @@ fn a_deep_recursion_takes_time_with_its_depth() {
     let paths = threads.iter().map(|t| t["call_paths"].as_u64().unwrap());
     let paths: u64 = paths.sum();
     assert!(paths > 4 * DEPTH, "{paths}");
+    assert_eq!(fact("total_threads"), threads.len() as u64);
     assert!(fact("longest_path") > 2 * DEPTH);
     assert_eq!(fact("recursive_calls"), 0);
 }

@@ -276,6 +276,20 @@ fn plug_ins_are_added_together() {
     assert_eq!(steps.filter(is_step).count(), 3);
 }
 
+/// A new name changes the times of the tool's inode, and not the tool.
+#[test]
+fn a_new_name_of_the_tool_is_no_other_tool() {
+    let place = Place::new("renamed-tool");
+    let library = place.library("library.c", "plugin.so", &["-DNAME=plugin"]);
+    place.program("gcc", "plugins.c", &[]);
+    instrument_late(&place);
+    let tool = atom::command().unwrap().with_file_name("libicount.so");
+    std::fs::hard_link(tool, place.folder.join("tool.so")).unwrap();
+    let outcome = place.same(&[library.to_str().unwrap()]);
+    let found = place.counts(outcome.pid).expect("a report");
+    assert!(found.keys().any(|key| key.starts_with("plugin.so+")));
+}
+
 #[test]
 fn threads_children_and_libraries_at_one_place() {
     let (place, files) = opens("opens-at-once", &[]);

@@ -1,5 +1,7 @@
 //! Processes that forbid themselves system calls by seccomp. What the runtime does at the end must not kill them.
 
+use atom_tests::outcome::{Setting, run};
+
 use super::Place;
 
 /// Number of reports of a run, which are removed.
@@ -28,6 +30,36 @@ fn a_process_that_may_not_report_ends_as_the_original() {
             assert_eq!(reports(&place), own, "{name} {way}");
             place.same(&[way, "child"]);
             assert_eq!(reports(&place), with_child, "{name} {way} child");
+        }
+    }
+}
+
+/// What tools write while such a process runs is cut, which they say; all other effects of the process are the original's.
+#[test]
+fn a_process_in_strict_mode_ends_as_the_original_with_a_cut_log() {
+    for (name, flags, options) in [
+        ("confined", &[][..], &["--libs"][..]),
+        ("confined-static", &["-static"], &[]),
+    ] {
+        let place = Place::new(name);
+        place.program("gcc", "confined.c", flags);
+        let outcome = |file: &std::path::Path| {
+            let mut command = place.command(file, &[]);
+            command.current_dir(&place.folder);
+            run(&mut command, &Setting::default()).unwrap()
+        };
+        let original = outcome(&place.original());
+        for (tool, is_cut) in [("memtrace", true), ("calllog", false), ("calltree", false)] {
+            place.instrument_by(tool, options);
+            let found = outcome(&place.bundle());
+            let told = String::from_utf8_lossy(&found.stderr);
+            assert_eq!(found.end, original.end, "{name} {tool}: {told}");
+            assert_eq!(found.stdout, original.stdout, "{name} {tool}");
+            assert_eq!(
+                told.contains("cannot write"),
+                is_cut,
+                "{name} {tool}: {told}"
+            );
         }
     }
 }

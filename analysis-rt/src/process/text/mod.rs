@@ -20,10 +20,11 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use atom_abi::{SystemCall, TextPlace, TextTable};
 
 use crate::process::copy::copy_words;
-use crate::process::{info, mapping, sandbox, table};
+use crate::process::{info, mapping, table};
 use crate::sys::call::{getpid, is_error, syscall};
 use crate::sys::decimal::Decimal;
 use crate::sys::memory::{self, PAGE};
+use crate::sys::sandbox;
 use crate::sys::signals::with_all_blocked;
 use crate::sys::spin::SpinLock;
 use work::{DONE, Work};

@@ -2,9 +2,9 @@
 
 use core::arch::asm;
 
-use crate::process::sandbox;
 use crate::sys::call::syscall;
 use crate::sys::memory::PAGE;
+use crate::sys::sandbox;
 
 /// Size in bytes of a displacement.
 pub(super) const FIELD: usize = 4;

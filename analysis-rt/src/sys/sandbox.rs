@@ -1,10 +1,13 @@
 //! System calls that the process has forbidden itself by seccomp filters. The kernel ends a process at a call
-//! that a filter forbids, so the runtime must not make such a call where the application would not.
+//! that a filter forbids, so the runtime must not make such a call where the application would not. [`super::call`] fails
+//! with EPERM instead.
 //!
 //! Filters are only added, never removed, and forked children inherit them, as they inherit the table. A filter of one
-//! thread counts for all threads. [`super::filters`] fills the table.
+//! thread counts for all threads. `process::filters` fills the table.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::arch::asm;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Number of system calls in the table; later ones count as forbidden.
 const CALLS: usize = 512;
@@ -65,6 +68,43 @@ pub(crate) fn is_allowed(number: i64) -> bool {
         return true;
     }
     is_clear(&FORBIDDEN, number)
+}
+
+/// True if a system call must not be made, as a filter ends the process there. The ends of threads and processes are no such
+/// calls.
+#[inline]
+pub(super) fn is_denied(number: usize) -> bool {
+    HAS_FILTER.load(Ordering::Relaxed) && is_denied_by_filter(number)
+}
+
+#[cold]
+fn is_denied_by_filter(number: usize) -> bool {
+    const ENDS: [i64; 2] = [libc::SYS_exit, libc::SYS_exit_group];
+    let number = number as i64;
+    !is_clear(&FORBIDDEN, number) && !ENDS.contains(&number) && !is_free()
+}
+
+/// The stack of a process that shares the memory and has no filter: its lowest address, and its end.
+static FREE_STACK: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// From now on what runs on this stack may make all system calls.
+pub(crate) fn free(stack: Range<usize>) {
+    FREE_STACK[0].store(stack.start, Ordering::Relaxed);
+    FREE_STACK[1].store(stack.end, Ordering::Relaxed);
+}
+
+/// True on the stack of [`free`].
+fn is_free() -> bool {
+    let at: usize;
+    // SAFETY: reads the stack pointer.
+    unsafe { asm!("mov {}, rsp", out(reg) at, options(nomem, nostack, preserves_flags)) };
+    let [start, end] = FREE_STACK.each_ref().map(|a| a.load(Ordering::Relaxed));
+    (start..end).contains(&at)
+}
+
+/// Forgets all filters: the process that had them is gone, and another one acts for it.
+pub(crate) fn lift() {
+    HAS_FILTER.store(false, Ordering::Relaxed);
 }
 
 /// True if a system call is in a table, and its bit is not set.
