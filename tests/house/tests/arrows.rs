@@ -38,9 +38,6 @@ const WITH_CIRCLES: &[Known] = &[
     ("atom-tool/src", "report/profile", 3, false),
     ("atom-tool/src", "navigation", 3, false),
     ("tools/ranges/src", "the root", 5, false),
-    ("arp/src", "the root", 3, false),
-    ("arp/src", "record", 3, false),
-    ("arp/c/src", "the root", 4, false),
     ("arp/kernel/src", "run", 5, false),
 ];
 
