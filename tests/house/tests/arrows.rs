@@ -32,11 +32,8 @@ const WITH_CIRCLES: &[Known] = &[
     ("atom-core/src", "tool", 9, false),
     ("atom-cli/src", "the root", 13, false),
     ("atom-cli/src", "driver", 4, false),
-    ("atom-tool/src", "the root", 16, false),
+    ("atom-tool/src", "the root", 2, false),
     ("atom-tool/src", "measure/paths", 4, false),
-    ("atom-tool/src", "report", 2, false),
-    ("atom-tool/src", "report/profile", 3, false),
-    ("atom-tool/src", "navigation", 3, false),
     ("tools/ranges/src", "the root", 5, false),
     ("arp/kernel/src", "run", 5, false),
 ];
