@@ -6,14 +6,29 @@ use crate::ids::ProcId;
 use crate::parallel::AT_ONCE;
 use crate::plan::{Access, Insertion, Plan, Position, Snippet};
 
-use super::boundaries::Moved;
-use super::procedure::ProcLayout;
-use super::text::{snippets_size, take_at};
+use super::procedure::{ProcLayout, snippets_size, take_at};
 
 use rayon::prelude::*;
 
 /// Accesses with offsets from the start of the new text, in ascending order.
 type Found = Vec<Access>;
+
+/// What the table is made of.
+pub(super) struct Moved<'a> {
+    pub cfg: &'a Cfg,
+    pub plan: &'a Plan,
+    pub procs: &'a [ProcLayout],
+    /// New start of each procedure; 0 if it stays.
+    pub starts: &'a [u64],
+    /// For each procedure the number of its first insertion; at the end the number of all.
+    pub first_insertions: &'a [u32],
+    /// Offset of each shared snippet from the start of the new text.
+    pub shared: &'a [u32],
+    /// First address of the new text.
+    pub start: u64,
+    /// False if the table has nothing but the accesses.
+    pub describes: bool,
+}
 
 /// The bytes of the table.
 pub(super) fn table(moved: &Moved<'_>) -> Vec<u8> {

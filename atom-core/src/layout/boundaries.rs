@@ -15,9 +15,8 @@ use crate::ids::{InstId, ProcId};
 use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::accesses;
-use super::procedure::ProcLayout;
-use super::text::{snippets_size, take_at};
+use super::accesses::{self, Moved};
+use super::procedure::{ProcLayout, snippets_size, take_at};
 
 /// The records of a procedure that moves. `insertions` are its own.
 fn records(
@@ -106,23 +105,6 @@ impl Record {
         }
         used.for_each(|f| leb128::push(out, u64::from(f.0)));
     }
-}
-
-/// What the table is made of.
-pub(super) struct Moved<'a> {
-    pub cfg: &'a Cfg,
-    pub plan: &'a Plan,
-    pub procs: &'a [ProcLayout],
-    /// New start of each procedure; 0 if it stays.
-    pub starts: &'a [u64],
-    /// For each procedure the number of its first insertion; at the end the number of all.
-    pub first_insertions: &'a [u32],
-    /// Offset of each shared snippet from the start of the new text.
-    pub shared: &'a [u32],
-    /// First address of the new text.
-    pub start: u64,
-    /// False if the table has nothing but the accesses.
-    pub describes: bool,
 }
 
 /// The bytes of the table, which will be at `address`, after the new text.

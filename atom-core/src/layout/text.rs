@@ -9,9 +9,11 @@ use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
 use crate::unwind::write::MovedRange;
 
-use super::procedure::{ProcBuilder, ProcLayout};
+use super::procedure::{ProcBuilder, ProcLayout, snippets_size, take_at};
 use super::sites::Sites;
-use super::{MovedSet, Options, Region, boundaries, guards, return_map, start_size, tables};
+use super::{
+    MovedSet, Options, Region, accesses, boundaries, guards, return_map, start_size, tables,
+};
 
 /// Addresses of all moved code: the only map from old to new addresses.
 #[derive(Debug)]
@@ -130,7 +132,7 @@ impl Layout {
         }
         let mut boundaries = None;
         if plan.maps_boundaries {
-            let moved = boundaries::Moved {
+            let moved = accesses::Moved {
                 cfg,
                 plan,
                 procs: &procs,
@@ -454,26 +456,26 @@ pub(crate) fn insertions_of<'p>(plan: &'p Plan, insts: &std::ops::Range<usize>) 
     &plan.insertions[from..to]
 }
 
-/// Total size of the snippets at one place.
-pub(crate) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
-    insertions.iter().map(|i| snippet_size(plan, i)).sum()
-}
+impl Layout {
+    /// New address of a block for control that comes from unknown code.
+    pub(crate) fn landing(&self, cfg: &Cfg, block: BlockId) -> u64 {
+        self.guard(block)
+            .unwrap_or_else(|| self.behind_guard(cfg, block))
+    }
 
-pub(crate) fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
-    plan.snippets[insertion.snippet as usize].main_size()
-}
+    /// The guard of a block's pad.
+    pub fn guard(&self, block: BlockId) -> Option<u64> {
+        let at = self.guards.binary_search_by_key(&block, |g| g.block).ok()?;
+        Some(self.guards[at].address)
+    }
 
-/// Splits off the insertions at `inst` with `position`.
-pub(crate) fn take_at<'p>(
-    rest: &mut &'p [Insertion],
-    inst: InstId,
-    position: Position,
-) -> &'p [Insertion] {
-    let n = rest
-        .iter()
-        .take_while(|i| i.inst == inst && i.position == position)
-        .count();
-    let (here, after) = rest.split_at(n);
-    *rest = after;
-    here
+    /// Address of the moved block to which a pad leads, after the guard if there is one.
+    pub(crate) fn behind_guard(&self, cfg: &Cfg, block: BlockId) -> u64 {
+        let proc = cfg.block(block).proc;
+        if cfg.block_pc(block) == cfg.proc(proc).start {
+            self.entry(proc).expect("blocks belong to moved procedures")
+        } else {
+            self.label(proc, cfg.block(block).first)
+        }
+    }
 }
