@@ -5,13 +5,12 @@
 //! Code that several points share is emitted once.
 //!
 //! Files use each other in one direction. At the bottom are `code` (the plan), `data`, `wrapper` and
-//! `detour`; on these `threads` and `site` (the code of one point), then `shared`, `exits` and
+//! `stub`; on these `threads` and `site` (the code of one point), then `shared`, `exits` and
 //! `edge_counts`; `build` puts all together.
 
 mod build;
 pub mod code;
 mod data;
-mod detour;
 mod edge_counts;
 mod exits;
 mod inline;
@@ -25,6 +24,7 @@ pub(crate) mod return_address;
 mod shared;
 mod site;
 mod sparse;
+mod stub;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -70,10 +70,10 @@ pub(super) fn emit(
     match keeping.flags {
         FlagsIn::Nowhere => asm.increment(cell, prefix),
         FlagsIn::Ax => increment(asm),
-        FlagsIn::AxFor(keeper) => {
-            asm.mov(Gpr(keeper), Gpr::RAX);
+        FlagsIn::AxFor(spill) => {
+            asm.mov(Gpr(spill), Gpr::RAX);
             increment(asm);
-            asm.mov(Gpr::RAX, Gpr(keeper));
+            asm.mov(Gpr::RAX, Gpr(spill));
         }
         FlagsIn::AxForStack => match private {
             Some(private) => {
