@@ -53,6 +53,8 @@
 #![forbid(unsafe_code)]
 
 pub mod analyse;
+mod convert;
+mod encoder;
 mod error;
 mod file;
 mod histogram;
@@ -61,12 +63,13 @@ mod problem;
 mod profile;
 mod record;
 mod stats;
+mod tree;
 mod types;
 mod unrecorded;
 mod value;
 
+pub use convert::convert;
 pub use error::{Error, ErrorKind, FilePosition, Result};
-pub use file::convert::file as convert;
 pub use file::reader::Reader;
 pub use file::record::{Data, Record};
 pub use histogram::{Bucket, Histogram, MAX_ERROR};

@@ -2,17 +2,17 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::encoder::{Encoder, Open};
 use crate::error::{Error, Result};
 use crate::file::Heading;
-use crate::file::convert::FileWriter;
 use crate::file::order::{Order, SortKey};
 use crate::file::reader::Reader;
 use crate::file::record::Data;
+use crate::file::writer::FileWriter;
 use crate::histogram::Histogram;
 use crate::longdouble::LongDouble;
-use crate::record::block::{Encoder, Open};
-use crate::record::tree::{NONE, ROOT, Role, Tree};
 use crate::stats::Stats;
+use crate::tree::{NONE, ROOT, Role, Tree};
 use crate::types::{DataType, Format, Mode, Section, SectionKind, Sid, Step, Tid, ValueSet};
 use crate::value::{Area, Value};
 

@@ -101,6 +101,7 @@ pub use data::counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
     PlainCounter, PlainCounters, Sharing,
 };
+pub use data::forks;
 pub use data::marks::{Mark, MarkAt, MarkTable, Marks};
 pub use data::packed;
 pub use data::plain::Record;
@@ -115,7 +116,7 @@ pub use data::thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 pub use measure::allocations::Allocator;
 pub use measure::landings::Landing;
 pub use measure::stack::stack_around;
-pub use measure::{allocations, clocks, forks, intervals, notes, paths, simulate};
+pub use measure::{allocations, clocks, intervals, notes, paths, simulate};
 pub use navigation::address::{Address, ObjectEvent, on_object_event};
 pub use navigation::float::FloatOps;
 pub use navigation::flow::{Edge, Frame, Loop, Loops};

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use arp_core::{Caller, Problem, SectionKind, Tid};
 
 use crate::active::{Active, State, active, out_of_order, section};
-use crate::report::{self, Errors, end_if_due};
+use crate::end::{self, end_if_due};
+use crate::report::Errors;
 use crate::slot::{CLOSED, FREE, Refusal, Slot};
 use crate::system::{NoCancel, thread_pointer};
 
@@ -112,7 +113,7 @@ fn leave(kind: SectionKind, tid: u16, sid: u16, caller: Caller) {
 fn slow(tid: u16, sid: u16, function: &'static str) -> Option<(&'static Slot, usize)> {
     let Some(active) = active() else {
         if let Some(reason) = out_of_order() {
-            report::tell(&Errors::NONE, &Problem::OutOfOrder { function, reason });
+            end::tell(&Errors::NONE, &Problem::OutOfOrder { function, reason });
         }
         return None;
     };

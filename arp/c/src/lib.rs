@@ -6,6 +6,7 @@
 
 mod active;
 mod context;
+mod end;
 mod entry;
 mod fork;
 mod query;

@@ -8,7 +8,8 @@ use arp_core::{Area, DataType, Error, Mode, Problem, Profile, Sid, Stats, Step};
 
 use crate::active::mode;
 use crate::context::Context;
-use crate::report::{self, ErrorCallback, Errors};
+use crate::end;
+use crate::report::{ErrorCallback, Errors};
 use crate::setup::path;
 
 struct Loaded {
@@ -37,7 +38,7 @@ fn query<R>(
     };
     drop(loaded);
     result.unwrap_or_else(|reason| {
-        report::tell(&errors, &Problem::OutOfOrder { function, reason });
+        end::tell(&errors, &Problem::OutOfOrder { function, reason });
         or
     })
 }
@@ -59,7 +60,7 @@ unsafe extern "C" fn arp_load_data(
     // SAFETY: the caller's promise.
     let Some(path) = (unsafe { path(name) }) else {
         let (function, reason) = ("arp_load_data", "there is no file name");
-        return report::tell(&errors, &Problem::OutOfOrder { function, reason });
+        return end::tell(&errors, &Problem::OutOfOrder { function, reason });
     };
     *loaded() = None;
     match load(&path) {
@@ -73,10 +74,10 @@ unsafe extern "C" fn arp_load_data(
                 names,
             });
             if let Some(damage) = damage {
-                report::tell(&errors, &damage.into());
+                end::tell(&errors, &damage.into());
             }
         }
-        Err(error) => report::tell(&errors, &error.into()),
+        Err(error) => end::tell(&errors, &error.into()),
     }
 }
 
@@ -222,7 +223,7 @@ unsafe fn with<R>(
         None => "there is no trace",
     };
     let errors = loaded().as_ref().map_or(Errors::NONE, |l| l.errors);
-    report::tell(&errors, &Problem::OutOfOrder { function, reason });
+    end::tell(&errors, &Problem::OutOfOrder { function, reason });
     or
 }
 

@@ -6,7 +6,7 @@
 //! until then.
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use arp_core::{Problem, Severity};
 
@@ -73,25 +73,3 @@ fn print(problem: &Problem) {
 
 /// Set if the program is to end just before the present function returns.
 pub(crate) static ENDING: AtomicBool = AtomicBool::new(false);
-
-/// Ends the program if [`ENDING`] is set. The calling thread must not use a recorder.
-#[inline]
-pub(crate) fn end_if_due() {
-    if ENDING.load(Ordering::Relaxed) {
-        end();
-    }
-}
-
-#[cold]
-fn end() -> ! {
-    // Finish here, as `exit` would call `arp_finish` while this call is still in it.
-    crate::threads::finish_quietly();
-    std::process::exit(1);
-}
-
-/// Reports a problem outside of a recording, and ends the program if that is due.
-pub(crate) fn tell(errors: &Errors, problem: &Problem) {
-    if errors.tell(problem) {
-        end();
-    }
-}

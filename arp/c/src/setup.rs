@@ -8,8 +8,9 @@ use arp_core::{DataType, Format, Mode, Problem, Section, SectionKind, Session, S
 
 use crate::active::{self, Active, LockCallback, active, handler, is_running, mode};
 use crate::context::{CallbackSet, Context, EnterLeave, SpawnJoin};
-use crate::report::{self, ErrorCallback, Errors, end_if_due};
-use crate::{fork, system, threads};
+use crate::end::{self, end_if_due};
+use crate::report::{ErrorCallback, Errors};
+use crate::{fork, system};
 
 struct Setup {
     sets: Vec<CallbackSet>,
@@ -34,7 +35,7 @@ fn refuse(function: &'static str, reason: &'static str) {
     let problem = Problem::OutOfOrder { function, reason };
     match active() {
         Some(active) => active.report(&problem),
-        None => report::tell(&Errors::NONE, &problem),
+        None => end::tell(&Errors::NONE, &problem),
     }
     end_if_due();
 }
@@ -168,7 +169,7 @@ extern "C" fn arp_start(
         if !is_running() {
             active::fail();
         }
-        report::tell(&errors, &problem);
+        end::tell(&errors, &problem);
     };
     let refuse = |reason| {
         fail(Problem::OutOfOrder {
@@ -247,5 +248,5 @@ fn builder(
 }
 
 extern "C" fn at_exit() {
-    threads::finish_quietly();
+    end::finish_quietly();
 }

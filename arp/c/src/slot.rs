@@ -23,6 +23,9 @@ pub(crate) const FREE: usize = 0;
 /// Value of `owner`: no thread will ever own the recorder again.
 pub(crate) const CLOSED: usize = usize::MAX;
 
+/// Longest wait for a thread that is in a callback when its recorder is taken.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
 pub(crate) struct Slot {
     owner: AtomicUsize,
     busy: AtomicBool,

@@ -1,19 +1,16 @@
-//! Start and end of threads, and the end of the recording.
+//! Start and end of threads.
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arp_core::{Mode, Problem, Tid};
+use arp_core::{Problem, Tid};
 
 use crate::active::{Active, State, active, is_running, out_of_order};
 use crate::context::SpawnJoin;
-use crate::fork;
-use crate::report::{self, Errors, end_if_due};
-use crate::slot::{CLOSED, FREE};
-use crate::system::{NoCancel, is_alive, thread_id};
-
-/// Longest wait for a thread that is in a callback when its recorder is taken.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::end::{self, end_if_due};
+use crate::report::Errors;
+use crate::slot::{FREE, PATIENCE};
+use crate::system::NoCancel;
 
 /// Longest wait for a parent that is in a callback when a thread is spawned.
 const SPAWN_PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +21,7 @@ fn running(function: &'static str) -> Option<&'static Active> {
     if active.is_none()
         && let Some(reason) = out_of_order()
     {
-        report::tell(&Errors::NONE, &Problem::OutOfOrder { function, reason });
+        end::tell(&Errors::NONE, &Problem::OutOfOrder { function, reason });
     }
     active
 }
@@ -145,72 +142,7 @@ fn call(active: &Active, tid: u16, which: fn(&crate::context::CallbackSet) -> Op
 #[unsafe(no_mangle)]
 extern "C" fn arp_finish() {
     if running("arp_finish").is_some() {
-        finish();
+        end::finish();
     }
     end_if_due();
-}
-
-/// Ends the recording, if there is one, when the program ends.
-pub(crate) fn finish_quietly() {
-    if is_running() {
-        finish();
-    }
-}
-
-fn finish() {
-    let _guard = NoCancel::new();
-    let Some(active) = active() else {
-        return;
-    };
-    if !Active::stop() {
-        return;
-    }
-    let (mut alive, mut unjoined) = (Vec::new(), Vec::new());
-    for (tid, slot) in active.slots() {
-        let state = active.table().states[usize::from(tid)];
-        let thread = slot.system_thread();
-        let there = slot.owner() != FREE && thread != thread_id() && is_alive(thread);
-        match state {
-            Some(State::Running { .. } | State::Root) if there => alive.push(Tid(tid.into())),
-            Some(State::Running { .. }) => unjoined.push(Tid(tid.into())),
-            _ => {}
-        }
-    }
-    // First stop all threads, then report: a callback may take long.
-    let table = active.table();
-    let mut stopped = Vec::new();
-    for (tid, slot) in active.slots() {
-        if slot.take(CLOSED, PATIENCE, |_| ()).is_some() {
-            stopped.push(slot);
-        } else if !alive.contains(&Tid(tid.into())) {
-            alive.push(Tid(tid.into()));
-        }
-    }
-    drop(table);
-    if !alive.is_empty() {
-        active.report(&Problem::StillRunning { threads: alive });
-    }
-    for thread in unjoined {
-        active.report(&Problem::NeverJoined { thread });
-    }
-    for slot in stopped {
-        slot.take(CLOSED, PATIENCE, |recorder| recorder.finish());
-    }
-    if fork::is_child() && active.session.is_empty() {
-        return;
-    }
-    match active.session.finish() {
-        Ok(summary) => {
-            if let Some(file) = summary
-                .file
-                .filter(|_| active.session.mode() != Mode::Playback)
-            {
-                eprintln!(
-                    "Note: The data gathered during this run are stored in the file '{}'.",
-                    file.display()
-                );
-            }
-        }
-        Err(error) => active.report(&error.into()),
-    }
 }

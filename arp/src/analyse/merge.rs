@@ -5,14 +5,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use crate::convert::convert;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::convert::{self, FileWriter};
 use crate::file::reader::Reader;
 use crate::file::record::Data;
+use crate::file::writer::FileWriter;
 use crate::file::{Heading, blocks};
 use crate::histogram::Histogram;
 use crate::profile::Rerecorder;
-use crate::record::session::{Aggregate, Collected};
+use crate::record::collected::{self, Aggregate, Collected};
 use crate::stats::Stats;
 use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
 use crate::unrecorded;
@@ -52,7 +53,7 @@ pub fn combine(inputs: &[PathBuf], to: &Path, options: &Combine) -> Result<Vec<E
     } = survey(inputs, options)?;
     if heading.mode != Mode::RecordAll {
         let sums = add_up(inputs, &heading, &offsets)?;
-        convert::aggregates(to, options.format, options.gzip, &heading, sums)?;
+        collected::write(to, options.format, options.gzip, &heading, sums)?;
         return Ok(damage);
     }
     match options.format {
@@ -63,7 +64,7 @@ pub fn combine(inputs: &[PathBuf], to: &Path, options: &Combine) -> Result<Vec<E
             name.push(format!(".bin{}", std::process::id()));
             let binary = Temporary(to.with_file_name(name));
             samples(inputs, &binary.0, false, &heading, &offsets)?;
-            convert::file(&binary.0, to, Format::Ascii, options.gzip)?;
+            convert(&binary.0, to, Format::Ascii, options.gzip)?;
         }
     }
     Ok(damage)

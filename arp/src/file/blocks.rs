@@ -90,7 +90,7 @@ fn checksum(head: &[u8], contents: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A block of samples; `payload` comes from [`Encoder::take`](crate::record::block::Encoder::take).
+/// A block of samples; `payload` comes from [`Encoder::take`](crate::encoder::Encoder::take).
 pub(crate) fn samples(tid: Tid, records: u32, payload: &[u8]) -> Vec<u8> {
     frame(BlockKind::Samples, tid, records, payload)
 }

@@ -2,7 +2,6 @@
 pub(crate) mod ascii;
 pub(crate) mod blocks;
 pub(crate) mod bytes;
-pub(crate) mod convert;
 pub(crate) mod order;
 pub(crate) mod output;
 pub(crate) mod reader;
@@ -10,6 +9,7 @@ pub(crate) mod record;
 pub(crate) mod samples;
 pub(crate) mod sink;
 pub(crate) mod sums;
+pub(crate) mod writer;
 
 use crate::types::{Mode, Section, ValueSet};
 

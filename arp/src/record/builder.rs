@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::problem::Problem;
 use crate::record::Meter;
 use crate::record::playback::Index;
-use crate::record::session::{Factory, Handler, Output, Session, Shared, lock};
+use crate::record::session::Session;
+use crate::record::shared::{Factory, Handler, Output, Shared, lock};
 use crate::types::{DataType, Format, Mode, Section, Sid, Tid, ValueSet};
 
 /// Collects the options of a session; [`start`](Self::start) makes it.
@@ -37,9 +38,16 @@ impl fmt::Debug for SessionBuilder {
     }
 }
 
+impl Session {
+    /// Default options of a session in this mode.
+    pub fn builder(mode: Mode) -> SessionBuilder {
+        SessionBuilder::new(mode)
+    }
+}
+
 impl SessionBuilder {
     /// Default options.
-    pub(super) fn new(mode: Mode) -> Self {
+    fn new(mode: Mode) -> Self {
         Self {
             mode,
             path: PathBuf::from("data.arp"),

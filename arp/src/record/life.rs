@@ -2,10 +2,10 @@
 use std::sync::Arc;
 
 use crate::problem::Problem;
-use crate::record::session::Aggregate;
+use crate::record::collected::Aggregate;
 use crate::record::thread::{Caller, Frame, Store};
-use crate::record::tree::{NONE, ROOT, Role};
 use crate::record::{Session, ThreadRecorder};
+use crate::tree::{NONE, ROOT, Role};
 use crate::types::{SectionKind, Sid, Step};
 
 impl ThreadRecorder {

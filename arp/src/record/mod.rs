@@ -1,13 +1,13 @@
 //! Recording and playing back while a program runs.
-pub(crate) mod block;
 mod builder;
+pub(crate) mod collected;
 mod life;
 mod pause;
 pub(crate) mod playback;
 mod recover;
 pub(crate) mod session;
+pub(crate) mod shared;
 pub(crate) mod thread;
-pub(crate) mod tree;
 
 pub use builder::SessionBuilder;
 pub use pause::{Mark, Saved};

@@ -6,9 +6,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::record::ThreadRecorder;
-use crate::record::session::{Collected, Session, lock};
+use crate::record::collected::Collected;
+use crate::record::session::Session;
+use crate::record::shared::lock;
 use crate::record::thread::{Frame, Ghost, Store};
-use crate::record::tree::Node;
+use crate::tree::Node;
 use crate::unrecorded;
 use crate::value::Area;
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::error::Result;
 use crate::file::reader::Reader;
 use crate::file::record::Data;
-use crate::record::tree::{NONE, ROOT};
+use crate::tree::{NONE, ROOT};
 use crate::types::{Mode, Sid, Step, ValueSet};
 use crate::value::{Area, Value};
 

@@ -3,7 +3,7 @@
 use crate::problem::Problem;
 use crate::record::ThreadRecorder;
 use crate::record::thread::{Caller, Ghost};
-use crate::record::tree::{NONE, Role};
+use crate::tree::{NONE, Role};
 use crate::types::{SectionKind, Sid};
 
 /// Limit of open sections.

@@ -10,14 +10,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::encoder::{Encoder, Open};
 use crate::histogram::Histogram;
 use crate::problem::Problem;
 use crate::record::Meter;
-use crate::record::block::{Encoder, Open};
 use crate::record::playback::Index;
-use crate::record::session::Shared;
-use crate::record::tree::{NONE, Role, Tree};
+use crate::record::shared::Shared;
 use crate::stats::Stats;
+use crate::tree::{NONE, Role, Tree};
 use crate::types::{DataType, Mode, SectionKind, Sid, Step, Tid};
 use crate::value::Area;
 

@@ -9,18 +9,12 @@ use atom_core::pipeline::Rewritten;
 use atom_core::{Error, Result};
 
 use super::late;
+use super::settings::{AREA, LATE, LINK};
 use crate::message::note;
 use crate::output::PendingFile;
 use crate::report::{self, Report};
 use crate::request::Request;
 use crate::steps::{Step, Steps};
-
-/// The file of the area in a bundle's folder.
-pub(super) const AREA: &str = "area";
-/// The symbolic link to the original program in a bundle's folder.
-pub(super) const LINK: &str = "program";
-/// The folder, in a bundle's folder, of libraries that are added to running processes.
-pub(super) const LATE: &str = "late";
 
 const DOING: &str = "writing the bundle";
 

@@ -20,10 +20,10 @@ use atom_core::{Error, Result, memory};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-use super::deliver::{self, LATE};
+use super::deliver;
 use super::graphs::Graphs;
 use super::objects;
-use super::settings::Settings;
+use super::settings::{LATE, Settings};
 use crate::args::Args;
 use crate::request::Request;
 use crate::run::closure;

@@ -61,7 +61,7 @@ fn process(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         None => deliver::folder(&request.output)?,
     };
     let inputs = objects::all(request, image, &folder)?;
-    let state = folder.join(deliver::LATE).join(late::STATE);
+    let state = folder.join(settings::LATE).join(late::STATE);
     let settings = Settings::process(request, &folder, &state);
     instrument(request, inputs, &settings, steps)
 }

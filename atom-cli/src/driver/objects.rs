@@ -8,7 +8,7 @@ use atom_core::image::{Image, LoaderFamily, MONO};
 use atom_core::pipeline::Input;
 use atom_core::{Error, Result};
 
-use super::deliver;
+use super::settings::{AREA, LATE, LINK};
 use crate::message::note;
 use crate::request::Request;
 use crate::run::closure;
@@ -38,7 +38,7 @@ pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Ve
     paths.push(loader);
     let with_program = paths.len();
     paths.extend(request.with.iter().cloned());
-    let reserved = [deliver::AREA, deliver::LINK, deliver::LATE];
+    let reserved = [AREA, LINK, LATE];
     let mut names = BTreeSet::from(reserved.map(OsString::from));
     let mut seen = BTreeSet::new();
     let mut inputs = vec![Input {

@@ -8,11 +8,17 @@ use atom_core::image::Image;
 use atom_core::pipeline::{Options, Process, State};
 use atom_core::plan::Told;
 
-use super::deliver::{AREA, LINK};
 use crate::help;
 use crate::job::Word;
 use crate::request::Request;
 use crate::run::closure;
+
+/// The file of the area in a bundle's folder.
+pub(super) const AREA: &str = "area";
+/// The symbolic link to the original program in a bundle's folder.
+pub(super) const LINK: &str = "program";
+/// The folder, in a bundle's folder, of libraries that are added to running processes.
+pub(super) const LATE: &str = "late";
 
 /// Values that the stages' options borrow.
 pub(super) struct Settings {

@@ -21,9 +21,9 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const SHIPPED: [&str; 19] = [
-    "bbv", "branch", "cache", "calllog", "calltree", "counters", "cover", "dtb", "empty", "heap",
-    "icount", "inline", "kernel", "memtrace", "mix", "predict", "prof", "ranges", "reuse",
+const SHIPPED: [&str; 20] = [
+    "afl", "bbv", "branch", "cache", "calllog", "calltree", "counters", "cover", "dtb", "empty",
+    "heap", "icount", "inline", "kernel", "memtrace", "mix", "predict", "prof", "ranges", "reuse",
 ];
 
 #[test]

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::load::{DOING, Reader};
 use crate::tool::ToolFacts;
 use crate::unwind::{self, Memory, UnwindInput, UnwindTable};
-use crate::{Error, Result, memory};
+use crate::{Error, Result};
+
+/// What errors say was being done.
+pub(super) const DOING: &str = "reading the tool";
 
 /// The template of thread-local storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +86,6 @@ pub struct AnalysisImage {
 }
 
 impl AnalysisImage {
-    /// Reads and prepares the tool in `file`.
-    pub fn read(file: &Path, facts: ToolFacts) -> Result<Self> {
-        let bytes = memory::Contents::of(file).map_err(|e| Error::new(DOING, e).file(file))?;
-        Self::parse(file, &bytes, facts)
-    }
-
     /// Makes an empty image, for outputs without a tool.
     pub(super) fn empty(file: &Path) -> Self {
         Self {
@@ -111,14 +107,6 @@ impl AnalysisImage {
             missing: BTreeMap::new(),
             functions: Vec::new(),
         }
-    }
-
-    /// Prepares the tool with these bytes of its file. Error messages name `file`.
-    pub fn parse(file: &Path, bytes: &[u8], facts: ToolFacts) -> Result<Self> {
-        let mut image = Reader::new(file, bytes, &facts).lay_out()?;
-        image.facts = facts;
-        image.check_facts()?;
-        Ok(image)
     }
 
     /// End address of the image.
@@ -203,7 +191,7 @@ impl AnalysisImage {
         ]
     }
 
-    fn check_facts(&self) -> Result<()> {
+    pub(super) fn check_facts(&self) -> Result<()> {
         let facts = &self.facts;
         let roots = [
             ("start", facts.start),

@@ -10,13 +10,12 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-use super::image::{AnalysisImage, Symbol, Tls, Value};
+use super::image::{AnalysisImage, DOING, Symbol, Tls, Value};
 use super::unwind_ranges;
 use crate::error::Reason;
 use crate::tool::ToolFacts;
-use crate::{Error, PAGE, Result};
+use crate::{Error, PAGE, Result, memory};
 
-pub(super) const DOING: &str = "reading the tool";
 /// Largest size of an image in bytes: more than any tool needs, so that a broken file cannot make
 /// `atom` allocate all memory.
 const MAX_SIZE: u64 = 512 << 20;
@@ -30,6 +29,22 @@ pub(super) struct Reader<'a> {
     file: &'a Path,
     bytes: &'a [u8],
     pub(super) facts: &'a ToolFacts,
+}
+
+impl AnalysisImage {
+    /// Reads and prepares the tool in `file`.
+    pub fn read(file: &Path, facts: ToolFacts) -> Result<Self> {
+        let bytes = memory::Contents::of(file).map_err(|e| Error::new(DOING, e).file(file))?;
+        Self::parse(file, &bytes, facts)
+    }
+
+    /// Prepares the tool with these bytes of its file. Error messages name `file`.
+    pub fn parse(file: &Path, bytes: &[u8], facts: ToolFacts) -> Result<Self> {
+        let mut image = Reader::new(file, bytes, &facts).lay_out()?;
+        image.facts = facts;
+        image.check_facts()?;
+        Ok(image)
+    }
 }
 
 impl<'a> Reader<'a> {

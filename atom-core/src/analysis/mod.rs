@@ -23,5 +23,6 @@ pub mod specialise;
 pub mod summary;
 mod unwind_ranges;
 
+pub use effect::Summary;
 pub use image::{AnalysisImage, Symbol, Tls};
-pub use summary::{Summaries, Summary};
+pub use summary::Summaries;

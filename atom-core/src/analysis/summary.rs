@@ -10,12 +10,10 @@ use rustc_hash::FxHashMap;
 use crate::x86::{InstructionInfoFactory, Mnemonic, OpKind};
 
 use super::code::{Callee, Exit, Function};
-use super::effect::{below_rsp, depths, effect, gpr_bit};
+use super::effect::{CALLER_SAVED, Summary, below_rsp, depths, effect, gpr_bit};
 use super::image::AnalysisImage;
 use crate::{Error, Result};
 
-/// Caller-saved registers as a mask: rax, rcx, rdx, rsi, rdi, r8 to r11.
-pub const CALLER_SAVED: u16 = 0x0FC7;
 const RSP: u16 = 1 << 4;
 
 /// Export of the runtime that does work on a stack of the runtime's own, and the bytes that it takes of the caller's at
@@ -25,85 +23,6 @@ const APART: (&str, u32) = ("__atom_uninterrupted", 256);
 /// Bytes that a function is taken to need which is called through a pointer: closures and methods of trait objects in
 /// routines are small. What writes text needs more by its other calls.
 const THROUGH_POINTER: u32 = 192;
-
-/// Largest number of bytes below its return address that a routine may need on the program's stack. A signal takes up to
-/// three times as many.
-pub const MOST_ON_PROGRAM_STACK: u32 = 1024;
-
-/// The effect of a routine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// General registers that may differ afterwards; bit n is the register with the number n in
-    /// encodings. Never rsp.
-    pub gprs: u16,
-    /// Vector registers 0 to 15 that may differ afterwards, as a mask.
-    pub xmms: u16,
-    /// True if the arithmetic flags may differ afterwards.
-    pub flags: bool,
-    /// True if it computes in floating point: reads MXCSR's modes, sets its exception flags.
-    pub fp: bool,
-    /// True if it uses the x87 or MMX registers.
-    pub x87: bool,
-    /// True if it uses AVX encodings, which change more state than a legacy save covers.
-    pub avx: bool,
-    /// True if it calls nothing, not even on paths that never return.
-    pub leaf: bool,
-    /// True if it calls a function on a path that returns.
-    pub calls: bool,
-    /// True if rsp must be aligned to 16 bytes before the call, as the ABI demands.
-    pub aligned_stack: bool,
-    /// Bytes of the caller's stack that it uses below its return address on paths that return; `None` if not known.
-    pub stack: Option<u32>,
-    /// True if it can return at all.
-    pub returns: bool,
-}
-
-impl Summary {
-    /// Summary of a function of which only the ABI is known.
-    pub const UNKNOWN: Summary = Summary {
-        gprs: CALLER_SAVED,
-        xmms: 0xFFFF,
-        flags: true,
-        fp: true,
-        x87: false,
-        avx: false,
-        leaf: false,
-        calls: true,
-        aligned_stack: true,
-        stack: None,
-        returns: true,
-    };
-
-    pub(super) const NOTHING: Summary = Summary {
-        gprs: 0,
-        xmms: 0,
-        flags: false,
-        fp: false,
-        x87: false,
-        avx: false,
-        leaf: true,
-        calls: false,
-        aligned_stack: false,
-        stack: Some(0),
-        returns: false,
-    };
-
-    /// True if the program's stack is large enough for the routine wherever it is called.
-    pub fn fits_program_stack(&self) -> bool {
-        self.stack
-            .is_some_and(|bytes| bytes <= MOST_ON_PROGRAM_STACK)
-    }
-
-    /// Adds changes to registers and flags.
-    fn add(&mut self, other: &Summary) {
-        self.gprs |= other.gprs;
-        self.xmms |= other.xmms;
-        self.flags |= other.flags;
-        self.fp |= other.fp;
-        self.x87 |= other.x87;
-        self.avx |= other.avx;
-    }
-}
 
 /// Summaries of an image's routines and of all functions that they reach.
 #[derive(Debug)]

@@ -213,7 +213,7 @@ impl<'a> Writer<'a> {
             let at = *slot as usize;
             let offset = u64::from_le_bytes(plan.data.read(at));
             let (slot, address) = (place.data + u64::from(*slot), place.data + offset);
-            if place.early == slot {
+            if place.early == Some(slot) {
                 self.put_rw(slot, &address.to_le_bytes());
             } else {
                 self.put_pointer(slot, address);
@@ -239,7 +239,7 @@ impl<'a> Writer<'a> {
         }
         // Any thread that loads the library, or calls `exit`, comes to a function of the dynamic section.
         let function = |tag| {
-            image.dynamic_value(tag).map_or(0, |f| {
+            image.dynamic_value(tag).filter(|f| *f != 0).map(|f| {
                 let guard = self.cfg.block_at(f).and_then(|b| self.layout.guard(b));
                 guard.unwrap_or_else(|| self.moved(f))
             })
@@ -271,11 +271,11 @@ impl<'a> Writer<'a> {
             exit_return: self.placement.flag + 8,
             tool_start: self
                 .analysis
-                .map_or(0, |a| self.placement.analysis + a.facts.start),
+                .map(|a| self.placement.analysis + a.facts.start),
             tool_info: self.placement.info,
             tool_finish: self
                 .analysis
-                .map_or(0, |a| self.placement.analysis + a.facts.finish),
+                .map(|a| self.placement.analysis + a.facts.finish),
             libc_headers: self.placement.libc_headers,
             libc_header_count: self.libc_headers().map_or(0, |v| v.entries.len() as u32),
             header: image.header_in_memory(),
@@ -387,19 +387,20 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let mut dynamic = self.image.dynamic.clone();
-        if let Some(strings) = &self.image.strings {
+        let strings = self.image.strings.as_ref().zip(place.strings);
+        if let Some((strings, address)) = strings {
             for (entry, offset) in &strings.changed {
                 dynamic[*entry].1 = *offset;
             }
-            self.put_rx(place.strings, &strings.bytes);
+            self.put_rx(address, &strings.bytes);
         }
         let mut set =
             |tag: elf::DynamicTag, value: u64| match dynamic.iter_mut().find(|d| d.0 == tag) {
                 Some(entry) => entry.1 = value,
                 None => dynamic.push((tag, value)),
             };
-        if let Some(strings) = &self.image.strings {
-            set(elf::DT_STRTAB, place.strings);
+        if let Some((strings, address)) = strings {
+            set(elf::DT_STRTAB, address);
             set(elf::DT_STRSZ, strings.bytes.len() as u64);
         }
         if self.analysis.is_some() {
@@ -437,16 +438,16 @@ impl<'a> Writer<'a> {
                 rela.extend(field.to_le_bytes());
             }
         }
-        if place.early != 0 {
-            let at = (place.early - place.data) as usize;
+        if let Some(early) = place.early {
+            let at = (early - place.data) as usize;
             let offset = u64::from_le_bytes(self.plan.data.read(at));
             let value = place.data + offset;
-            for field in [place.early, u64::from(elf::R_X86_64_RELATIVE.0), value] {
+            for field in [early, u64::from(elf::R_X86_64_RELATIVE.0), value] {
                 rela.extend(field.to_le_bytes());
             }
         }
         let ours = rela.len() as u64 / RELA_SIZE;
-        if place.rela != 0 {
+        if let Some(address) = place.rela {
             let (_, entries) = self.relocations();
             let theirs = rela.len();
             rela.extend(entries);
@@ -454,13 +455,13 @@ impl<'a> Writer<'a> {
                 rela[theirs + at..][..8].copy_from_slice(&addend);
             }
             rela.extend(looked_up);
-            set(elf::DT_RELA, place.rela);
+            set(elf::DT_RELA, address);
             set(elf::DT_RELASZ, rela.len() as u64);
             set(elf::DT_RELAENT, RELA_SIZE);
             if let Some(count) = self.image.dynamic_value(elf::DT_RELACOUNT) {
                 set(elf::DT_RELACOUNT, count + ours);
             }
-            self.out.put(self.rx_offset(place.rela), rela);
+            self.out.put(self.rx_offset(address), rela);
         }
         self.write_dynamic(&dynamic)
     }
@@ -473,8 +474,8 @@ impl<'a> Writer<'a> {
             .chain(&[(elf::DT_NULL, 0)])
             .flat_map(|(tag, value)| [tag.0.to_le_bytes(), value.to_le_bytes()].concat())
             .collect();
-        if place.dynamic != 0 {
-            self.put_rw(place.dynamic, &bytes);
+        if let Some(address) = place.dynamic {
+            self.put_rw(address, &bytes);
             return Ok(());
         }
         let header = self
@@ -562,8 +563,7 @@ impl<'a> Writer<'a> {
 
     /// The program headers that a static program's libc sees.
     fn libc_headers(&self) -> Option<View> {
-        let place = self.placement.libc_headers;
-        (place != 0).then(|| {
+        self.placement.libc_headers.map(|place| {
             let text = self.new_headers()[0];
             let offset = self.rx_offset(place);
             let file_size = text.offset + text.file_size;
@@ -595,26 +595,26 @@ impl<'a> Writer<'a> {
                     (table_offset, place.headers, size, size);
             }
         }
-        if let (Some(area), true) = (self.placed.area, place.interpreter != 0)
+        if let (Some(area), Some(address)) = (self.placed.area, place.interpreter)
             && let Some(p) = table.entries.iter_mut().find(|p| p.kind == elf::PT_INTERP)
         {
             // The kernel reads the path at the offset in the file. In memory, at the address, the
             // loader finds the name by which it is known.
             let path = [area.loader.as_os_str().as_bytes(), b"\0"].concat();
-            p.offset = rx_offset + (place.interpreter - self.layout.start);
+            p.offset = rx_offset + (address - self.layout.start);
             (p.file_size, p.mem_size) = (path.len() as u64, path.len() as u64);
-            self.put_rx(place.interpreter, &path);
+            self.put_rx(address, &path);
         }
-        if place.dynamic != 0
+        if let Some(address) = place.dynamic
             && let Some(p) = table.entries.iter_mut().find(|p| p.kind == elf::PT_DYNAMIC)
         {
-            p.address = place.dynamic;
-            p.offset = rw_offset + (place.dynamic - place.rw);
+            p.address = address;
+            p.offset = rw_offset + (address - place.rw);
             (p.file_size, p.mem_size) = (place.dynamic_size, place.dynamic_size);
         }
-        if let Some(view) = view {
+        if let Some((view, address)) = view.zip(place.libc_headers) {
             let bytes = program_headers::to_bytes(&view.entries);
-            self.put_rx(place.libc_headers, &bytes);
+            self.put_rx(address, &bytes);
             program_headers::extend(&mut table.entries, view.extended);
         }
         program_headers::shift(&mut table.entries, region.shift);

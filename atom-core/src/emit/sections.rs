@@ -108,8 +108,8 @@ fn rename_original(facts: &Facts<'_>, table: &mut Table) -> Vec<usize> {
 
 /// The strings of the dynamic section, if they moved.
 fn move_strings(facts: &Facts<'_>, table: &mut Table) {
-    let (image, address) = (facts.image(), facts.placed.placement.strings);
-    let (Some(strings), true) = (&image.strings, address != 0) else {
+    let image = facts.image();
+    let (Some(strings), Some(address)) = (&image.strings, facts.placed.placement.strings) else {
         return;
     };
     let old = image.dynamic_value(elf::DT_STRTAB);

@@ -58,14 +58,14 @@ pub struct StartFacts {
     pub flag: u64,
     /// Eight bytes that hold the return address while the original `DT_FINI` runs.
     pub exit_return: u64,
-    /// `ToolHeader::start`, 0 if there is no tool.
-    pub tool_start: u64,
+    /// `ToolHeader::start`, if there is a tool.
+    pub tool_start: Option<u64>,
     /// The `StartInfo`.
     pub tool_info: u64,
-    /// `ToolHeader::finish`, 0 if there is no tool.
-    pub tool_finish: u64,
-    /// Address of the program headers for libc; 0 if libc sees the headers of the file.
-    pub libc_headers: u64,
+    /// `ToolHeader::finish`, if there is a tool.
+    pub tool_finish: Option<u64>,
+    /// Address of the program headers for libc; `None` if libc sees the headers of the file.
+    pub libc_headers: Option<u64>,
     /// Number of program headers for libc.
     pub libc_header_count: u32,
     /// Address of the ELF header in memory, and the flags of its segment (`p_flags`); 0 if a static program
@@ -75,10 +75,10 @@ pub struct StartFacts {
     pub original_entry: u64,
     /// New address of the original entry point.
     pub entry: u64,
-    /// New address of the original `DT_FINI`; 0 if there was none.
-    pub fini: u64,
-    /// In a library, the new address of the original `DT_INIT`, 0 if there was none. `None` in a program.
-    pub init: Option<u64>,
+    /// New address of the original `DT_FINI`, if there was one.
+    pub fini: Option<u64>,
+    /// In a library, the new address of the original `DT_INIT`, if there was one. The outer `None` in a program.
+    pub init: Option<Option<u64>>,
 }
 
 /// The start-up code and its entry points.
@@ -174,11 +174,11 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     if facts.reloc_count != 0 {
         relocate(&mut a, facts)?;
     }
-    if facts.tool_start != 0 {
+    if let Some(start) = facts.tool_start {
         a.and(rsp, -16)?;
         address_of(&mut a, Register::RDI, facts.tool_info)?;
         a.mov(rsi, r12)?;
-        a.call(facts.tool_start)?;
+        a.call(start)?;
     }
     a.set_label(&mut done)?;
     a.mov(rsp, rbp)?;
@@ -233,15 +233,15 @@ fn begin_program(
     for r in saved {
         a.push(r)?;
     }
-    if facts.libc_headers != 0 && facts.header.0 != 0 {
-        correct_header(a, facts)?;
+    if let Some(address) = facts.libc_headers.filter(|_| facts.header.0 != 0) {
+        correct_header(a, facts, address)?;
     }
     a.lea(rdi, rsp + 8 * saved.len() as i32)?;
     correct_vector(a, &[(AT_ENTRY, facts.original_entry)], None)?;
     a.call(init)?;
-    if facts.libc_headers != 0 {
+    if let Some(address) = facts.libc_headers {
         a.lea(rdi, rsp + 8 * saved.len() as i32)?;
-        let headers = (AT_PHDR, facts.libc_headers);
+        let headers = (AT_PHDR, address);
         correct_vector(a, &[headers], Some(facts.libc_header_count))?;
     }
     for r in saved.iter().rev() {
@@ -255,7 +255,7 @@ fn begin_program(
 fn begin_library(
     a: &mut CodeAssembler,
     init: CodeLabel,
-    theirs: u64,
+    theirs: Option<u64>,
 ) -> std::result::Result<(), IcedError> {
     let arguments = [rdi, rsi, rdx];
     for r in arguments {
@@ -267,25 +267,25 @@ fn begin_library(
         a.pop(*r)?;
     }
     match theirs {
-        0 => a.ret(),
-        _ => a.jmp(theirs),
+        None => a.ret(),
+        Some(theirs) => a.jmp(theirs),
     }
 }
 
 /// The function at `DT_FINI`. It calls the original's function, at the stack pointer that it has in
 /// the original, then the tool's.
 fn finish(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
-    if facts.fini != 0 && facts.tool_finish == 0 {
-        a.jmp(facts.fini)?;
-    } else if facts.fini != 0 {
+    if let (Some(fini), None) = (facts.fini, facts.tool_finish) {
+        a.jmp(fini)?;
+    } else if let Some(fini) = facts.fini {
         let slot = MemoryOperand::with_base_displ(Register::RIP, facts.exit_return as i64);
         a.add_instruction(Instruction::with1(Code::Pop_rm64, slot)?)?;
-        a.call(facts.fini)?;
+        a.call(fini)?;
         a.add_instruction(Instruction::with1(Code::Push_rm64, slot)?)?;
     }
     a.sub(rsp, 8)?;
-    if facts.tool_finish != 0 {
-        a.call(facts.tool_finish)?;
+    if let Some(finish) = facts.tool_finish {
+        a.call(finish)?;
     }
     a.add(rsp, 8)?;
     a.ret()?;
@@ -401,9 +401,13 @@ fn correct_vector(
     Ok(())
 }
 
-/// Lets the ELF header in memory tell the program headers for libc. Its page is made writable for that. Where
+/// Lets the ELF header in memory tell the program headers for libc, which are at `address`. Its page is made writable for that. Where
 /// the kernel refuses, the header keeps telling the file's.
-fn correct_header(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
+fn correct_header(
+    a: &mut CodeAssembler,
+    facts: &StartFacts,
+    address: u64,
+) -> std::result::Result<(), IcedError> {
     const E_PHOFF: i32 = 32;
     const E_PHNUM: i32 = 56;
     const PROT_READ: u32 = 1;
@@ -421,7 +425,7 @@ fn correct_header(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Res
     a.syscall()?;
     a.test(eax, eax)?;
     a.jne(end)?;
-    a.mov(rax, facts.libc_headers.wrapping_sub(header))?;
+    a.mov(rax, address.wrapping_sub(header))?;
     a.mov(qword_ptr(rdi + E_PHOFF), rax)?;
     a.mov(word_ptr(rdi + E_PHNUM), facts.libc_header_count as i32)?;
     a.mov(edx, kept)?;
@@ -516,7 +520,7 @@ fn restore_heap(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Resul
         a.mov(qword_ptr(rsp + slot + 8), rdi)?;
         a.add(rsi, 8)?;
     }
-    if facts.libc_headers == 0 {
+    if facts.libc_headers.is_none() {
         // The kernel keeps its auxiliary vector.
         a.mov(qword_ptr(rsp + 88), 0)?;
         a.mov(dword_ptr(rsp + 96), 0)?;

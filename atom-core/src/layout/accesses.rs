@@ -6,15 +6,23 @@ use crate::ids::ProcId;
 use crate::parallel::AT_ONCE;
 use crate::plan::{Access, Insertion, Plan, Position, Snippet};
 
-use super::Layout;
-use super::boundaries::Moved;
-use super::procedure::ProcLayout;
-use super::text::{snippets_size, take_at};
+use super::procedure::{ProcLayout, snippets_size, take_at};
+use super::text::Layout;
 
 use rayon::prelude::*;
 
 /// Accesses with offsets from the start of the new text, in ascending order.
 type Found = Vec<Access>;
+
+/// What the table is made of.
+pub(super) struct Moved<'a> {
+    pub cfg: &'a Cfg,
+    pub plan: &'a Plan,
+    /// The versions in the order of their addresses.
+    pub versions: &'a [&'a Layout],
+    /// False if the table has nothing but the accesses.
+    pub describes: bool,
+}
 
 /// The bytes of the table.
 pub(super) fn table(moved: &Moved<'_>) -> Vec<u8> {

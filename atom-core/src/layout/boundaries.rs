@@ -15,9 +15,8 @@ use crate::ids::{InstId, ProcId};
 use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::procedure::ProcLayout;
-use super::text::{snippets_size, take_at};
-use super::{Layout, accesses};
+use super::accesses::{self, Moved};
+use super::procedure::{ProcLayout, snippets_size, take_at};
 
 /// The records of a procedure that moves. `insertions` are its own.
 fn records(
@@ -106,16 +105,6 @@ impl Record {
         }
         used.for_each(|f| leb128::push(out, u64::from(f.0)));
     }
-}
-
-/// What the table is made of.
-pub(super) struct Moved<'a> {
-    pub cfg: &'a Cfg,
-    pub plan: &'a Plan,
-    /// The versions in the order of their addresses.
-    pub versions: &'a [&'a Layout],
-    /// False if the table has nothing but the accesses.
-    pub describes: bool,
 }
 
 /// The bytes of the table, which will be at `address`, after the new text.

@@ -13,7 +13,7 @@ use crate::unwind::write::{
 };
 use crate::unwind::{CFA_AT_ENTRY, UnwindTable};
 
-use super::text::{snippet_size, take_at};
+use super::procedure::{snippet_size, take_at};
 use super::{Layout, guards};
 
 /// The layout as unwind tables see it.

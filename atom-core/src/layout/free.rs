@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::MovedSet;
-use super::sites::MAX_HOPS;
 use crate::cfg::Cfg;
 use crate::ids::ProcId;
 use crate::image::Image;
 use crate::x86::branch::JMP_LEN;
 use crate::x86::padding_len;
+
+/// Largest number of two-byte jumps from a pad to its island.
+pub(crate) const MAX_HOPS: usize = 16;
 
 /// Number of procedures that one piece of parallel work takes.
 const CHUNK: usize = 256;

@@ -8,7 +8,7 @@ use crate::unwind::write::{AddressMap, MovedRange, Stray};
 use crate::x86::{Instruction, Run};
 
 use super::Frames;
-use super::text::{snippets_size, take_at};
+use super::procedure::{snippets_size, take_at};
 
 impl Frames<'_> {
     /// The moved procedures by new address.

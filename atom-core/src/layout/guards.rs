@@ -7,12 +7,9 @@
 //! of a procedure that does not read them, and whose red zone is unused there. A *clean* guard
 //! changes no register and keeps the red zone.
 
-use crate::cfg::Cfg;
 use crate::ids::BlockId;
 use crate::plan::{Guard, Plan};
 use crate::x86::guard;
-
-use super::Layout;
 
 const ALIGN: u64 = 8;
 
@@ -72,28 +69,4 @@ pub(crate) const fn template(guard: Guard) -> &'static [guard::Piece] {
 /// Size of a guard in bytes.
 pub(crate) const fn size(guard: Guard) -> u64 {
     guard::size(template(guard))
-}
-
-impl Layout {
-    /// New address of a block for control that comes from unknown code.
-    pub(crate) fn landing(&self, cfg: &Cfg, block: BlockId) -> u64 {
-        self.guard(block)
-            .unwrap_or_else(|| self.behind_guard(cfg, block))
-    }
-
-    /// The guard of a block's pad.
-    pub fn guard(&self, block: BlockId) -> Option<u64> {
-        let at = self.guards.binary_search_by_key(&block, |g| g.block).ok()?;
-        Some(self.guards[at].address)
-    }
-
-    /// Address of the moved block to which a pad leads, after the guard if there is one.
-    pub(crate) fn behind_guard(&self, cfg: &Cfg, block: BlockId) -> u64 {
-        let proc = cfg.block(block).proc;
-        if cfg.block_pc(block) == cfg.proc(proc).start {
-            self.entry(proc).expect("blocks belong to moved procedures")
-        } else {
-            self.label(proc, cfg.block(block).first)
-        }
-    }
 }

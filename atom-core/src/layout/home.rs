@@ -13,13 +13,22 @@
 //! return.
 
 use crate::cfg::{Cfg, Returns, Succ};
-use crate::ids::{InstId, ProcId};
+use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::x86::ControlFlow;
 use crate::x86::branch::{JMP_LEN, jump_of_call};
 
 use super::MovedSet;
-use super::sites::Landing;
+
+/// One address that control can reach indirectly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Landing {
+    pub(crate) address: u64,
+    pub(crate) proc: ProcId,
+    pub(crate) block: BlockId,
+    /// The call of the block that returns to the address, if the landing is for that alone.
+    pub(crate) call: Option<InstId>,
+}
 
 /// How a call pushes the original return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,14 +5,11 @@
 //! instruction that reaches into the next pad, or branches to code that is overwritten, would
 //! run as something else. Procedures with such a one stay where they are.
 
-use super::sites::Sites;
+use super::sites::{KEPT, Sites};
 use crate::cfg::{Cfg, Succ};
 use crate::ids::ProcId;
 use crate::image::Image;
 use crate::x86::{FlowControl, OpKind, decode_at};
-
-/// Largest number of bytes that stay.
-pub(crate) const KEPT: u64 = 15;
 
 /// The procedures with an instruction that cannot run in place, and its address.
 pub(crate) fn unsound(image: &Image, cfg: &Cfg, sites: &Sites) -> Vec<(ProcId, u64)> {

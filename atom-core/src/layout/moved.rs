@@ -8,9 +8,7 @@
 
 use crate::cfg::Cfg;
 use crate::ids::ProcId;
-use crate::image::Image;
 
-use super::sites::Sites;
 use super::{Extra, Options};
 
 /// Distance in bytes within which an island can serve a two-byte jump.
@@ -30,17 +28,10 @@ impl MovedSet {
         }
     }
 
-    /// The procedures that have to move for the plan, and the places of their pads. `insertions`
-    /// has for each procedure the number of its first insertion, and at the end the number of all
-    /// insertions. `all` are the places of pads if everything moves.
-    pub(crate) fn choose(
-        image: &Image,
-        cfg: &Cfg,
-        insertions: &[u32],
-        all: Sites,
-        options: &Options,
-    ) -> (Self, Sites) {
-        let mut moved = Self {
+    /// The procedures that get code or are chosen by the options. `insertions` has for each procedure the number of its
+    /// first insertion, and at the end the number of all insertions.
+    pub(super) fn needed(cfg: &Cfg, insertions: &[u32], options: &Options) -> Self {
+        Self {
             flags: (0..cfg.procs.len())
                 .map(ProcId::from_index)
                 .map(|p| {
@@ -49,32 +40,6 @@ impl MovedSet {
                     wanted && cfg.proc(p).is_movable()
                 })
                 .collect(),
-        };
-        loop {
-            moved.close(cfg);
-            if moved.count() == cfg.procs.iter().filter(|p| p.is_movable()).count() {
-                return (moved, all);
-            }
-            // Pads may need dead bytes of neighbours, which are in use if the neighbours stay.
-            let sites = Sites::new(image, cfg, &moved);
-            let homeless = sites.homes.homeless.iter();
-            let gaps: Vec<u64> = sites
-                .left()
-                .iter()
-                .filter(|left| !all.left().contains(left))
-                .chain(homeless)
-                .map(|(_, address)| *address)
-                .collect();
-            if gaps.is_empty() {
-                return (moved, sites);
-            }
-            let mut grown = false;
-            for address in gaps {
-                grown |= moved.add_around(cfg, address);
-            }
-            if !grown {
-                return (Self::all(cfg), all);
-            }
         }
     }
 
@@ -89,7 +54,7 @@ impl MovedSet {
     }
 
     /// Adds the procedures that have to move together with members.
-    fn close(&mut self, cfg: &Cfg) {
+    pub(super) fn close(&mut self, cfg: &Cfg) {
         let pairs = cfg.together.iter().map(|(a, b)| (a.index(), b.index()));
         let mut links: Vec<_> = pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect();
         links.sort_unstable();
@@ -105,7 +70,7 @@ impl MovedSet {
     }
 
     /// Adds the procedures near an address; true if any did not move before.
-    fn add_around(&mut self, cfg: &Cfg, address: u64) -> bool {
+    pub(super) fn add_around(&mut self, cfg: &Cfg, address: u64) -> bool {
         let first = cfg
             .procs
             .partition_point(|p| p.end + ISLAND_REACH <= address);

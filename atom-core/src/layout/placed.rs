@@ -6,7 +6,7 @@ use crate::error::{ErrorKind, Result};
 use crate::memory;
 use crate::plan::Plan;
 
-use super::{Area, Layout, MovedSet, Options, Placement, Sites};
+use super::{Area, Layout, MovedSet, Options, Placement, Sites, accesses, boundaries, return_map};
 
 /// An object, what is inserted into it, and where all of that is: everything that the
 /// later stages need to write the output. No address changes any more.
@@ -42,7 +42,7 @@ impl<'a> Placed<'a> {
         let region = options.region_of(image);
         let place = |sites, options: &Options<'a>| -> Result<Self> {
             let mut layout = Layout::new(object, plan, sites, options)?;
-            let light = layout.finish(object, plan)?;
+            let light = finish(&mut layout, object, plan)?;
             image.release_pages();
             memory::give_back();
             let versions = (&layout, light.as_ref());
@@ -81,4 +81,37 @@ impl<'a> Placed<'a> {
     pub fn versions(&self) -> impl Iterator<Item = &Layout> {
         std::iter::once(&self.layout).chain(&self.light)
     }
+}
+
+/// Lays out what is after the code of the full version: the light version, if the plan has one, and the tables by which addresses
+/// of the new text are looked up.
+fn finish(layout: &mut Layout, object: &Object<'_>, plan: &Plan) -> Result<Option<Layout>> {
+    let cfg = &object.cfg;
+    let light = plan.light.as_ref().map(|_| layout.light(object, plan));
+    let light = light.transpose()?;
+    let mut cursor = light.as_ref().map_or(layout.end, |light| light.end);
+    let versions = 1 + u64::from(light.is_some());
+    if plan.original_return.is_some() || plan.maps_returns {
+        let map = cursor.next_multiple_of(8);
+        layout.return_map = Some(map);
+        let size = return_map::size(cfg, &layout.moved, &layout.sites, versions);
+        cursor = map.wrapping_add(size);
+    }
+    if plan.maps_boundaries {
+        let all: Vec<&Layout> = std::iter::once(&*layout).chain(&light).collect();
+        let moved = accesses::Moved {
+            cfg,
+            plan,
+            versions: &all,
+            // Go's own tables describe the new text.
+            describes: object.unwind.go.is_none(),
+        };
+        let address = cursor.next_multiple_of(8);
+        let table = boundaries::table(&moved, address);
+        cursor = address.wrapping_add(table.len() as u64);
+        layout.boundaries = Some((address, table));
+    }
+    layout.end = cursor;
+    layout.fits(object)?;
+    Ok(light)
 }

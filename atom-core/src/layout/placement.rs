@@ -25,19 +25,19 @@ pub struct Placement {
     pub go: Option<GoBlob>,
     /// What lets moved procedures run in place again; `None` if nothing moved or there is no tool.
     pub text: Option<TextBlob>,
-    /// Copy of the program's `DT_RELA` table with new relocations; 0 if not needed.
-    pub rela: u64,
-    /// The strings of the dynamic section; 0 if they stay where they are.
-    pub strings: u64,
+    /// Copy of the program's `DT_RELA` table with new relocations; `None` if not needed.
+    pub rela: Option<u64>,
+    /// The strings of the dynamic section; `None` if they stay where they are.
+    pub strings: Option<u64>,
     /// Table of the writable slots that need the load bias.
     pub relocs: u64,
     /// Room for a moved program header table.
     pub headers: u64,
-    /// Room for the path of the process's own program interpreter; 0 if it is not another one.
-    pub interpreter: u64,
-    /// The program headers that a static program's libc sees; 0 if it sees
+    /// Room for the path of the process's own program interpreter; `None` if it is not another one.
+    pub interpreter: Option<u64>,
+    /// The program headers that a static program's libc sees; `None` if it sees
     /// those of the file.
-    pub libc_headers: u64,
+    pub libc_headers: Option<u64>,
     /// Address of the analysis image: the address at which the tool's address 0 is.
     pub analysis: u64,
     /// End of the read-execute segment.
@@ -46,9 +46,9 @@ pub struct Placement {
     pub rw: u64,
     /// The plan's data.
     pub data: u64,
-    /// A slot in the plan's data that the dynamic loader relocates before the program's own slots;
-    /// 0 if none.
-    pub early: u64,
+    /// A slot in the plan's data that the dynamic loader relocates before the program's own slots, if
+    /// there is one.
+    pub early: Option<u64>,
     /// The `StartInfo`; 0 without a tool.
     pub info: u64,
     /// The preinit array; 0 if there is none.
@@ -57,8 +57,8 @@ pub struct Placement {
     pub preinit_count: u64,
     /// The start-up code's flag.
     pub flag: u64,
-    /// A moved dynamic section; 0 if it stays.
-    pub dynamic: u64,
+    /// A moved dynamic section; `None` if it stays.
+    pub dynamic: Option<u64>,
     /// Size in bytes of the moved dynamic section.
     pub dynamic_size: u64,
     /// End of the read-write segment.
@@ -112,10 +112,10 @@ impl Placement {
         if let Some(area) = area
             && image.kind.is_dynamic_program()
         {
-            p.interpreter = cursor.take(8, area.loader.as_os_str().len() as u64 + 1);
+            p.interpreter = Some(cursor.take(8, area.loader.as_os_str().len() as u64 + 1));
         }
         if image.kind.is_static() {
-            p.libc_headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 2));
+            p.libc_headers = Some(cursor.take(64, 56 * (image.program_headers.len() as u64 + 2)));
         }
         let hook_preinit = image.kind.is_dynamic_program();
         if hook_preinit {
@@ -126,11 +126,11 @@ impl Placement {
             }
             if image.kind.is_position_independent() || ours != 0 {
                 let size = image.dynamic_value(elf::DT_RELASZ).unwrap_or(0);
-                p.rela = cursor.take(16, size + 24 * ours);
+                p.rela = Some(cursor.take(16, size + 24 * ours));
             }
         }
         if let (true, Some(strings)) = (image.is_started_by_loader(), &image.strings) {
-            p.strings = cursor.take(8, strings.bytes.len() as u64);
+            p.strings = Some(cursor.take(8, strings.bytes.len() as u64));
         }
         p.reloc_capacity = if image.kind.is_position_independent() {
             analysis.map_or(0, |a| a.relocations.len() as u64 + 16) + plan.data_relocs.len() as u64
@@ -157,7 +157,7 @@ impl Placement {
         // A tool may map other memory over a table (`program.marks`), and memory is mapped by pages.
         p.data = cursor.take(PAGE, plan.data.len() as u64);
         if hook_preinit && image.kind.is_position_independent() {
-            p.early = plan.early_reloc.map_or(0, |slot| p.data + u64::from(slot));
+            p.early = plan.early_reloc.map(|slot| p.data + u64::from(slot));
         }
         if analysis.is_some() {
             p.info = cursor.take(64, size_of::<StartInfo>() as u64);
@@ -171,7 +171,7 @@ impl Placement {
         }
         if needs_new_dynamic(image, analysis.is_some()) {
             p.dynamic_size = 16 * (image.dynamic.len() as u64 + 6);
-            p.dynamic = cursor.take(16, p.dynamic_size);
+            p.dynamic = Some(cursor.take(16, p.dynamic_size));
         }
         // The segment goes to the end of the page: musl's loader gives the rest of a writable
         // segment's last page to malloc, which would change its results.

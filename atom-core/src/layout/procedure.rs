@@ -11,7 +11,6 @@ use crate::x86::{ControlFlow, Inst};
 
 use super::home::{self, Home, Homes};
 use super::tables;
-use super::text::{snippets_size, take_at};
 
 /// How an instruction is written at its new place. The type takes one byte, since there are
 /// millions of instructions.
@@ -453,4 +452,28 @@ impl<'a> ProcBuilder<'a> {
         }
         grown
     }
+}
+
+/// Total size of the snippets at one place.
+pub(crate) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
+    insertions.iter().map(|i| snippet_size(plan, i)).sum()
+}
+
+pub(crate) fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
+    plan.snippets[insertion.snippet as usize].main_size()
+}
+
+/// Splits off the insertions at `inst` with `position`.
+pub(crate) fn take_at<'p>(
+    rest: &mut &'p [Insertion],
+    inst: InstId,
+    position: Position,
+) -> &'p [Insertion] {
+    let n = rest
+        .iter()
+        .take_while(|i| i.inst == inst && i.position == position)
+        .count();
+    let (here, after) = rest.split_at(n);
+    *rest = after;
+    here
 }

@@ -10,27 +10,17 @@
 use rayon::prelude::*;
 
 use crate::cfg::Cfg;
-use crate::ids::{BlockId, InstId, ProcId};
+use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 use crate::x86::branch::{ENDBR64, JMP_LEN, JMP_SHORT_LEN};
 use crate::x86::opcode;
 
 use super::free::Free;
-use super::home::Homes;
-use super::{MovedSet, left};
+use super::home::{Homes, Landing};
+use super::{MovedSet, Options};
 
-/// Largest number of two-byte jumps from a pad to its island.
-pub(crate) const MAX_HOPS: usize = 16;
-
-/// One address that control can reach indirectly.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Landing {
-    pub(crate) address: u64,
-    pub(crate) proc: ProcId,
-    pub(crate) block: BlockId,
-    /// The call of the block that returns to the address, if the landing is for that alone.
-    pub(crate) call: Option<InstId>,
-}
+/// Largest number of bytes that stay.
+pub(crate) const KEPT: u64 = 15;
 
 /// What is written at an address of the old text.
 #[derive(Debug)]
@@ -234,8 +224,48 @@ impl Sites {
     /// The original instructions up to the next pad run in place.
     fn leave(&mut self, i: usize) {
         let Landing { address, proc, .. } = self.landings[i];
-        let len = (self.next(i) - address).min(left::KEPT) as usize;
+        let len = (self.next(i) - address).min(KEPT) as usize;
         self.free.take(address, len);
         self.left.push((proc, address));
+    }
+}
+
+impl MovedSet {
+    /// The procedures that have to move for the plan, and the places of their pads. `insertions` is
+    /// as in [`MovedSet::needed`], `all` are the places of pads if everything moves.
+    pub(crate) fn choose(
+        image: &Image,
+        cfg: &Cfg,
+        insertions: &[u32],
+        all: Sites,
+        options: &Options,
+    ) -> (Self, Sites) {
+        let mut moved = Self::needed(cfg, insertions, options);
+        loop {
+            moved.close(cfg);
+            if moved.count() == cfg.procs.iter().filter(|p| p.is_movable()).count() {
+                return (moved, all);
+            }
+            // Pads may need dead bytes of neighbours, which are in use if the neighbours stay.
+            let sites = Sites::new(image, cfg, &moved);
+            let homeless = sites.homes.homeless.iter();
+            let gaps: Vec<u64> = sites
+                .left()
+                .iter()
+                .filter(|left| !all.left().contains(left))
+                .chain(homeless)
+                .map(|(_, address)| *address)
+                .collect();
+            if gaps.is_empty() {
+                return (moved, sites);
+            }
+            let mut grown = false;
+            for address in gaps {
+                grown |= moved.add_around(cfg, address);
+            }
+            if !grown {
+                return (Self::all(cfg), all);
+            }
+        }
     }
 }

@@ -11,9 +11,9 @@ use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position, Version};
 use crate::unwind::write::MovedRange;
 
-use super::procedure::{ProcBuilder, ProcLayout};
+use super::procedure::{ProcBuilder, ProcLayout, snippets_size, take_at};
 use super::sites::Sites;
-use super::{MovedSet, Options, Region, boundaries, guards, return_map, start_size, tables};
+use super::{MovedSet, Options, Region, guards, start_size, tables};
 
 /// Addresses of all moved code: the only map from old to new addresses.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Layout {
     }
 
     /// The light version of the same procedures, after the code of this one.
-    fn light(&self, object: &Object<'_>, plan: &Plan) -> Result<Self> {
+    pub(super) fn light(&self, object: &Object<'_>, plan: &Plan) -> Result<Self> {
         let (image, cfg) = (object.image, &object.cfg);
         let version = Version::Light;
         let first_insertions = first_insertions(cfg, plan.insertions(version));
@@ -192,39 +192,8 @@ impl Layout {
         Ok(light)
     }
 
-    /// Lays out what is after this version's code: the light version, if the plan has one, and the tables by which addresses of
-    /// the new text are looked up.
-    pub fn finish(&mut self, object: &Object<'_>, plan: &Plan) -> Result<Option<Self>> {
-        let cfg = &object.cfg;
-        let light = plan.light.as_ref().map(|_| self.light(object, plan));
-        let light = light.transpose()?;
-        let mut cursor = light.as_ref().map_or(self.end, |light| light.end);
-        let versions = 1 + u64::from(light.is_some());
-        if plan.original_return.is_some() || plan.maps_returns {
-            let map = cursor.next_multiple_of(8);
-            self.return_map = Some(map);
-            cursor = map.wrapping_add(return_map::size(cfg, &self.moved, &self.sites, versions));
-        }
-        if plan.maps_boundaries {
-            let moved = boundaries::Moved {
-                cfg,
-                plan,
-                versions: &std::iter::once(&*self).chain(&light).collect::<Vec<_>>(),
-                // Go's own tables describe the new text.
-                describes: object.unwind.go.is_none(),
-            };
-            let address = cursor.next_multiple_of(8);
-            let table = boundaries::table(&moved, address);
-            cursor = address.wrapping_add(table.len() as u64);
-            self.boundaries = Some((address, table));
-        }
-        self.end = cursor;
-        self.fits(object)?;
-        Ok(light)
-    }
-
     /// Fails if the new text is too large for its region.
-    fn fits(&self, object: &Object<'_>) -> Result<()> {
+    pub(super) fn fits(&self, object: &Object<'_>) -> Result<()> {
         if self.end.wrapping_sub(self.start) > self.region.size {
             let error = Error::too_large("laying out the new text", "it does");
             return Err(error.file(&object.image.path));
@@ -507,26 +476,26 @@ fn first_insertions(cfg: &Cfg, insertions: &[Insertion]) -> Vec<u32> {
     firsts
 }
 
-/// Total size of the snippets at one place.
-pub(crate) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
-    insertions.iter().map(|i| snippet_size(plan, i)).sum()
-}
+impl Layout {
+    /// New address of a block for control that comes from unknown code.
+    pub(crate) fn landing(&self, cfg: &Cfg, block: BlockId) -> u64 {
+        self.guard(block)
+            .unwrap_or_else(|| self.behind_guard(cfg, block))
+    }
 
-pub(crate) fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
-    plan.snippets[insertion.snippet as usize].main_size()
-}
+    /// The guard of a block's pad.
+    pub fn guard(&self, block: BlockId) -> Option<u64> {
+        let at = self.guards.binary_search_by_key(&block, |g| g.block).ok()?;
+        Some(self.guards[at].address)
+    }
 
-/// Splits off the insertions at `inst` with `position`.
-pub(crate) fn take_at<'p>(
-    rest: &mut &'p [Insertion],
-    inst: InstId,
-    position: Position,
-) -> &'p [Insertion] {
-    let n = rest
-        .iter()
-        .take_while(|i| i.inst == inst && i.position == position)
-        .count();
-    let (here, after) = rest.split_at(n);
-    *rest = after;
-    here
+    /// Address of the moved block to which a pad leads, after the guard if there is one.
+    pub(crate) fn behind_guard(&self, cfg: &Cfg, block: BlockId) -> u64 {
+        let proc = cfg.block(block).proc;
+        if cfg.block_pc(block) == cfg.proc(proc).start {
+            self.entry(proc).expect("blocks belong to moved procedures")
+        } else {
+            self.label(proc, cfg.block(block).first)
+        }
+    }
 }

@@ -18,9 +18,8 @@ use crate::x86::branch::{JMP_LEN, JMP_SHORT_LEN};
 use crate::x86::opcode;
 
 use super::home::Home;
-use super::procedure::Form;
+use super::procedure::{Form, snippets_size};
 use super::sites::{Jump, Sites};
-use super::text::snippets_size;
 use super::{Layout, branches};
 
 /// Size in bytes of a displacement.

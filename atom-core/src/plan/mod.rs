@@ -5,13 +5,12 @@
 //! Code that several points share is emitted once.
 //!
 //! Files use each other in one direction. At the bottom are `code` (the plan), `data`, `wrapper` and
-//! `detour`; on these `threads` and `site` (the code of one point), then `shared`, `exits` and
+//! `stub`; on these `threads` and `site` (the code of one point), then `shared`, `exits` and
 //! `edge_counts`; `build` puts all together.
 
 mod build;
 pub mod code;
 mod data;
-mod detour;
 mod edge_counts;
 mod exits;
 mod inline;
@@ -27,6 +26,7 @@ mod shared;
 mod site;
 mod spare_stack;
 mod sparse;
+mod stub;
 mod switch;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
-//! Out-of-line stubs that points share: wrappers around routines, and detours for rare calls.
+//! Out-of-line stubs that points share: wrappers around routines, and stubs for rare calls.
 
 use super::Clobbers;
 use super::code::{Asm, Home, assembler};
-use super::detour::Detour;
 use super::inline;
 use super::site::{self, Point, SiteCall};
+use super::stub::Stub;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Specialiser;
 use crate::live::RegSet;
@@ -17,10 +17,10 @@ pub fn emit(
     absolute: bool,
     wrappers: &mut Wrappers,
 ) -> Asm {
-    match &wrapper.detour {
-        Some(detour) => {
+    match &wrapper.stub {
+        Some(stub) => {
             let mut asm = assembler(home);
-            emit_detour(&mut asm, detour, wrapper, bodies, absolute, wrappers);
+            emit_stub(&mut asm, stub, wrapper, bodies, absolute, wrappers);
             asm
         }
         None => {
@@ -32,15 +32,15 @@ pub fn emit(
 }
 
 /// Emits the shared code of a rare call.
-fn emit_detour(
+fn emit_stub(
     asm: &mut Asm,
-    detour: &Detour,
+    stub: &Stub,
     wrapper: &Wrapper,
     bodies: Option<&Specialiser<'_>>,
     absolute: bool,
     wrappers: &mut Wrappers,
 ) {
-    let values = detour.values();
+    let values = stub.values();
     let bounds: Vec<_> = values.iter().map(inline::bound).collect();
     let call = SiteCall {
         routine: wrapper.routine,
@@ -70,6 +70,6 @@ fn emit_detour(
         is_private: false,
     };
     let emitted = site::emit(asm, 0, &[call], point, wrappers);
-    asm.ret_dropping(detour.back);
+    asm.ret_dropping(stub.back);
     emitted.join(asm, 0);
 }

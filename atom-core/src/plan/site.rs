@@ -163,7 +163,7 @@ pub fn emit(
             needs,
             found: needs,
             state: State::at_point(),
-            keeper: None,
+            spill: None,
             overflow: point.live.contains(RegSet::OF)
                 || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
             spoilt: false,
@@ -261,7 +261,7 @@ struct Site<'a> {
     /// What is true where the next instruction goes.
     state: State,
     /// A dead register that keeps rax for the program while flags are in ax.
-    keeper: Option<Gpr>,
+    spill: Option<Gpr>,
     /// True if OF is among the flags that are kept in ax.
     overflow: bool,
     /// True if a reserved register was written to. A body that does so cannot be at the point.
@@ -274,9 +274,9 @@ impl Site<'_> {
     fn run(&mut self, calls: &[SiteCall]) {
         let moved;
         let mut calls = calls;
-        self.keeper = self.find_keeper(calls);
-        if let Some(keeper) = self.keeper {
-            moved = inline::read_from(calls, Gpr::RAX, keeper);
+        self.spill = self.find_spill(calls);
+        if let Some(spill) = self.spill {
+            moved = inline::read_from(calls, Gpr::RAX, spill);
             calls = &moved;
         }
         self.open();
@@ -329,9 +329,9 @@ impl Site<'_> {
             }
         }
         if self.needs.flags && !self.state.flags_pushed {
-            match self.keeper {
-                Some(keeper) => {
-                    self.asm.mov(keeper, Gpr::RAX);
+            match self.spill {
+                Some(spill) => {
+                    self.asm.mov(spill, Gpr::RAX);
                     self.state.intact &= !Gpr::RAX.bit();
                 }
                 None => self.overwrite(Gpr::RAX),
@@ -339,7 +339,7 @@ impl Site<'_> {
             self.asm.flags_to_ax(self.overflow);
             self.state.flags_in_ax = !self.needs.calls;
             if self.state.flags_in_ax {
-                self.state.reserved |= Gpr::RAX.bit() | self.keeper.map_or(0, Gpr::bit);
+                self.state.reserved |= Gpr::RAX.bit() | self.spill.map_or(0, Gpr::bit);
             } else {
                 self.push(Gpr::RAX);
                 self.state.flags_slot = self.state.depth;
@@ -353,8 +353,8 @@ impl Site<'_> {
             if restore {
                 self.asm.flags_from_ax(self.overflow);
             }
-            if let Some(keeper) = self.keeper {
-                self.asm.mov(Gpr::RAX, keeper);
+            if let Some(spill) = self.spill {
+                self.asm.mov(Gpr::RAX, spill);
             }
         } else if self.needs.flags && !self.state.flags_pushed {
             if restore {
@@ -717,7 +717,7 @@ impl Site<'_> {
             yields: false,
             stack,
             apart,
-            detour: None,
+            stub: None,
         };
         let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };
         self.state.intact &= wrapper.gprs | !changed;

@@ -268,7 +268,7 @@ pub fn lookup_wrapper(routine: u64) -> Wrapper {
     Wrapper {
         flags: true,
         yields: true,
-        detour: None,
+        stub: None,
         ..Wrapper::whole(routine)
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use atom_abi::{STACK_STEP, THREAD_STACK};
 
 use super::code::{Asm, Target, call_routine};
-use super::detour::Detour;
+use super::stub::Stub;
 use crate::live::RegSet;
 use crate::x86::abi::{ARGUMENT_REGISTERS, DEFAULT_MXCSR};
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
@@ -43,7 +43,7 @@ pub struct Wrapper {
     pub apart: Option<u64>,
     /// Set if the stub is one for rare calls instead. Then it keeps the flags if `flags` is set, and `gprs`
     /// and `xmms` are the registers that the routine changes.
-    pub detour: Option<Detour>,
+    pub stub: Option<Stub>,
 }
 
 /// The wrappers that are needed, numbered from 0.
@@ -126,7 +126,7 @@ impl Wrapper {
             yields: false,
             stack: None,
             apart: None,
-            detour: None,
+            stub: None,
         }
     }
 

@@ -13,8 +13,8 @@ use crate::x86::branch::{self, JMP_LEN};
 use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, opcode, rip_field};
 
 use crate::layout::procedure::Form;
+use crate::layout::procedure::take_at;
 use crate::layout::tables::{TableCopy, copy_at, with_displacement};
-use crate::layout::text::take_at;
 use crate::layout::{Anchors, Layout, Placed};
 
 use super::{DOING, guards, rel32, return_map, tables};

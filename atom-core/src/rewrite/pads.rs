@@ -3,7 +3,8 @@
 //! [`Sites`](crate::layout::Sites) decides where they are.
 
 use crate::error::Result;
-use crate::layout::sites::{Jump, Landing};
+use crate::layout::home::Landing;
+use crate::layout::sites::Jump;
 use crate::layout::{Placed, branches};
 use crate::x86::branch::{self, JMP_LEN, JMP_SHORT_LEN};
 use crate::x86::opcode;

@@ -3,8 +3,8 @@
 use crate::cfg::Cfg;
 use crate::ids::{InstId, ProcId};
 use crate::layout::Layout;
+use crate::layout::procedure::{snippets_size, take_at};
 use crate::layout::return_map::pushes_new;
-use crate::layout::text::{snippets_size, take_at};
 use crate::plan::return_address::HEAD;
 use crate::plan::{Plan, Position};
 

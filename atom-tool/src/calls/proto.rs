@@ -8,15 +8,8 @@ use std::ffi::c_char;
 use atom_abi::host::{self, ArgKind, Reg};
 
 use crate::calls::params::{ParamList, code};
-use crate::calls::typed::{Arg, Computed, HighHalf, array, computed, constant, string};
-use crate::data::counters::{Counter, CounterAt, CounterTable, Counters, Sharing};
-use crate::data::marks::{Mark, MarkAt, MarkTable, Marks};
-use crate::data::sites::SiteList;
-use crate::data::strings::StringList;
-use crate::data::thread_data::{AllThreads, PerThread, ThreadBytes, ThreadData};
-use crate::measure::paths::PathState;
+use crate::calls::typed::{Computed, HighHalf, array, computed, constant, string};
 use crate::navigation::image::ImageAddress;
-use crate::report::ReportFiles;
 use crate::{Error, Result};
 
 /// An argument of a call by name.
@@ -53,47 +46,14 @@ pub enum NamedArg<'a> {
 /// in Rust: counters, marks, state of threads. The routine gets its address.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed {
-    what: PlacedType,
-    kind: ArgKind,
-    offset: u64,
+    pub(crate) what: PlacedType,
+    pub(crate) kind: ArgKind,
+    pub(crate) offset: u64,
 }
 
 impl Placed {
-    /// The copies of all threads, for a parameter `THREADS`.
-    pub fn all_threads(bytes: ThreadBytes) -> Self {
-        Self {
-            what: PlacedType::Threads,
-            kind: ArgKind::ThreadData,
-            offset: bytes.all_threads(),
-        }
-    }
-
-    /// The running thread's copy, for a parameter `THREAD`.
-    pub fn this_thread(bytes: ThreadBytes) -> Self {
-        Self {
-            what: PlacedType::Thread,
-            kind: ArgKind::ThreadData,
-            offset: bytes.this_thread(),
-        }
-    }
-
-    /// The running thread's call path, for a parameter `PATH`.
-    pub fn path(state: ThreadData<PathState>) -> Self {
-        Self::new(
-            PlacedType::Path,
-            Arg::<PerThread<PathState>>::to_host(&state),
-        )
-    }
-
-    /// The call paths of all threads, for a parameter `PATHS`.
-    pub fn all_paths(state: ThreadData<PathState>) -> Self {
-        Self::new(
-            PlacedType::Paths,
-            Arg::<AllThreads<PathState>>::to_host(&state),
-        )
-    }
-
-    fn new(what: PlacedType, arg: host::Arg) -> Self {
+    /// Data of a type, as the argument names it.
+    pub(crate) fn new(what: PlacedType, arg: host::Arg) -> Self {
         Self {
             what,
             kind: arg.kind,
@@ -101,7 +61,7 @@ impl Placed {
         }
     }
 
-    fn of(what: PlacedType, arg: host::Arg) -> NamedArg<'static> {
+    pub(crate) fn of(what: PlacedType, arg: host::Arg) -> NamedArg<'static> {
         NamedArg::Placed(Self::new(what, arg))
     }
 }
@@ -137,50 +97,6 @@ impl PlacedType {
         (Self::Sites, "SITES"),
         (Self::Strings, "STRINGS"),
     ];
-}
-
-impl<const N: usize, S: Sharing> From<CounterAt<N, S>> for NamedArg<'_> {
-    fn from(row: CounterAt<N, S>) -> Self {
-        let arg = Arg::<Counter<N, S>>::to_host(&row);
-        Placed::of(PlacedType::Counter, arg)
-    }
-}
-
-impl<const N: usize, S: Sharing> From<CounterTable<N, S>> for NamedArg<'_> {
-    fn from(table: CounterTable<N, S>) -> Self {
-        let arg = Arg::<Counters<N, S>>::to_host(&table);
-        Placed::of(PlacedType::Counters, arg)
-    }
-}
-
-impl From<MarkAt> for NamedArg<'_> {
-    fn from(mark: MarkAt) -> Self {
-        Placed::of(PlacedType::Mark, Arg::<Mark>::to_host(&mark))
-    }
-}
-
-impl From<MarkTable> for NamedArg<'_> {
-    fn from(table: MarkTable) -> Self {
-        Placed::of(PlacedType::Marks, Arg::<Marks>::to_host(&table))
-    }
-}
-
-impl<'a> From<&'a ReportFiles> for NamedArg<'a> {
-    fn from(files: &'a ReportFiles) -> Self {
-        Self::Encoded(PlacedType::Files, files.bytes())
-    }
-}
-
-impl<'a> From<&'a SiteList> for NamedArg<'a> {
-    fn from(sites: &'a SiteList) -> Self {
-        Self::Encoded(PlacedType::Sites, sites.bytes())
-    }
-}
-
-impl<'a> From<&'a StringList> for NamedArg<'a> {
-    fn from(strings: &'a StringList) -> Self {
-        Self::Encoded(PlacedType::Strings, strings.bytes())
-    }
 }
 
 macro_rules! from {

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use atom_abi::host::{self, ArgKind};
 
 use crate::calls::params::{Param, code};
+use crate::calls::proto::{NamedArg, Placed, PlacedType};
 use crate::calls::typed::{Arg, computed};
 use crate::navigation::program::Program;
 
@@ -136,6 +137,26 @@ pub struct CounterAt<const N: usize = 1, S = Own> {
     sharing: PhantomData<S>,
 }
 
+impl Program<'_> {
+    /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
+    /// Each thread counts with its own; ProgramAfter sees the sums. In a program
+    /// with one thread they are ordinary data.
+    pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
+        CounterTable::new(self, rows)
+    }
+
+    /// A table as of [`Program::counters`] that exists once for all threads, which count atomically.
+    pub fn atomic_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Atomic> {
+        CounterTable::new(self, rows)
+    }
+
+    /// A table that exists once for all threads and loses counts when two of them change one
+    /// counter at the same time.
+    pub fn plain_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Plain> {
+        CounterTable::new(self, rows)
+    }
+}
+
 fn argument<S: Sharing>(offset: u64) -> host::Arg {
     let kind = if S::PER_THREAD {
         ArgKind::ThreadData
@@ -154,6 +175,20 @@ impl<const N: usize, S: Sharing> Arg<Counter<N, S>> for CounterAt<N, S> {
 impl<const N: usize, S: Sharing> Arg<Counters<N, S>> for CounterTable<N, S> {
     fn to_host(&self) -> host::Arg {
         argument::<S>(self.offset)
+    }
+}
+
+impl<const N: usize, S: Sharing> From<CounterAt<N, S>> for NamedArg<'_> {
+    fn from(row: CounterAt<N, S>) -> Self {
+        let arg = Arg::<Counter<N, S>>::to_host(&row);
+        Placed::of(PlacedType::Counter, arg)
+    }
+}
+
+impl<const N: usize, S: Sharing> From<CounterTable<N, S>> for NamedArg<'_> {
+    fn from(table: CounterTable<N, S>) -> Self {
+        let arg = Arg::<Counters<N, S>>::to_host(&table);
+        Placed::of(PlacedType::Counters, arg)
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use atom_abi::host::{self, ArgKind};
 
 use crate::calls::params::{Param, code};
+use crate::calls::proto::{NamedArg, Placed, PlacedType};
 use crate::calls::typed::{Arg, computed};
 use crate::navigation::program::Program;
 
@@ -22,6 +23,13 @@ pub struct MarkTable {
     /// Offset in the data that the tool placed.
     offset: u64,
     rows: usize,
+}
+
+impl Program<'_> {
+    /// A table of `rows` marks, all of them clear. All threads share it.
+    pub fn marks(&self, rows: usize) -> MarkTable {
+        MarkTable::new(self, rows)
+    }
 }
 
 impl MarkTable {
@@ -71,6 +79,18 @@ impl Arg<Mark> for MarkAt {
 impl Arg<Marks> for MarkTable {
     fn to_host(&self) -> host::Arg {
         computed(ArgKind::Data, self.offset)
+    }
+}
+
+impl From<MarkAt> for NamedArg<'_> {
+    fn from(mark: MarkAt) -> Self {
+        Placed::of(PlacedType::Mark, Arg::<Mark>::to_host(&mark))
+    }
+}
+
+impl From<MarkTable> for NamedArg<'_> {
+    fn from(table: MarkTable) -> Self {
+        Placed::of(PlacedType::Marks, Arg::<Marks>::to_host(&table))
     }
 }
 

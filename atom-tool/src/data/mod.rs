@@ -1,6 +1,7 @@
 //! Data that an instrument routine prepares and analysis routines get as arguments, and the data of threads.
 
 pub(crate) mod counters;
+pub mod forks;
 pub(crate) mod marks;
 pub mod packed;
 pub(crate) mod plain;

@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 use atom_abi::host::{self, ArgKind};
 
 use crate::calls::params::{Array, Param, code};
+use crate::calls::proto::{NamedArg, PlacedType};
 use crate::calls::typed::{Arg, array};
 use crate::data::strings::{self, StringList};
 use crate::navigation::address::Address;
 use crate::navigation::handle::{Block, Inst, Proc};
-use crate::report::Cell;
 
 const WORDS: usize = 8;
 const HEADER: usize = 8;
@@ -106,6 +106,12 @@ impl Arg<Sites> for &SiteList {
     }
 }
 
+impl<'a> From<&'a SiteList> for NamedArg<'a> {
+    fn from(sites: &'a SiteList) -> Self {
+        Self::Encoded(PlacedType::Sites, sites.bytes())
+    }
+}
+
 /// Analysis side: a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site {
@@ -137,18 +143,6 @@ impl Site {
     pub fn short_line(&self) -> Option<String> {
         let file = self.file.rsplit('/').next().unwrap_or(self.file);
         (self.line != 0).then(|| format!("{file}:{}", self.line))
-    }
-
-    /// `file:line` as a cell of a table.
-    pub fn place(&self) -> Cell {
-        match self.line {
-            0 => Cell::Empty,
-            line => Cell::Place {
-                file: self.file.into(),
-                line,
-                object: Address(self.proc_pc).object_number() as u32,
-            },
-        }
     }
 }
 
@@ -232,6 +226,7 @@ fn get(bytes: &'static [u8], i: usize) -> Option<Site> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Cell;
 
     #[test]
     fn what_is_pushed_is_found() {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use atom_abi::host::{self, ArgKind};
 
 use crate::calls::params::{Array, Param, code};
+use crate::calls::proto::{NamedArg, PlacedType};
 use crate::calls::typed::{Arg, array};
 
 /// Instrument side: a list of strings. Pass `&list` to a parameter [`Strings`].
@@ -61,6 +62,12 @@ impl StringList {
 impl Arg<Strings> for &StringList {
     fn to_host(&self) -> host::Arg {
         array(ArgKind::Array, &self.bytes)
+    }
+}
+
+impl<'a> From<&'a StringList> for NamedArg<'a> {
+    fn from(strings: &'a StringList) -> Self {
+        Self::Encoded(PlacedType::Strings, strings.bytes())
     }
 }
 

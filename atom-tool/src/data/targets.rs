@@ -17,6 +17,7 @@ use crate::calls::params::{Param, RegV, code};
 use crate::calls::typed::{Arg, computed};
 use crate::data::counters::{Counter, CounterAt, CounterTable, Counters};
 use crate::navigation::address::Address;
+use crate::navigation::handle::Inst;
 use crate::navigation::program::Program;
 
 /// Number of targets of a site that have counters.
@@ -100,6 +101,14 @@ pub struct TargetTable {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TargetAt {
     offset: u64,
+}
+
+impl Program<'_> {
+    /// A table that counts the targets of indirect calls and jumps.
+    pub fn targets(&self, sites: &[Inst<'_>]) -> TargetTable {
+        let sites: Vec<u64> = sites.iter().map(Inst::pc).collect();
+        TargetTable::new(self, &sites)
+    }
 }
 
 impl TargetTable {

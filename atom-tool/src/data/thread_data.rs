@@ -17,6 +17,7 @@ use atom_abi::host::{self, ArgKind};
 use atom_abi::{THREAD_HEADER, ThreadBlock};
 
 use crate::calls::params::{Param, code};
+use crate::calls::proto::{Placed, PlacedType};
 use crate::calls::typed::{Arg, computed};
 use crate::data::counters::Counters;
 use crate::navigation::program::Program;
@@ -306,6 +307,18 @@ impl<T> Clone for ThreadData<T> {
 
 impl<T> Copy for ThreadData<T> {}
 
+impl Program<'_> {
+    /// State of which each thread has a copy with this initial value.
+    pub fn thread_data<T: ThreadState>(&self, value: T) -> ThreadData<T> {
+        ThreadData::new(self, &value)
+    }
+
+    /// As [`Program::thread_data`], for state that a routine in another language gives a shape.
+    pub fn thread_bytes(&self, bytes: &[u8]) -> ThreadBytes {
+        ThreadBytes::new(self, bytes)
+    }
+}
+
 impl<T: ThreadState> ThreadData<T> {
     pub(crate) fn new(program: &Program<'_>, value: &T) -> Self {
         const { assert!(align_of::<T>() <= 16, "alignment of at most 16 bytes") }
@@ -412,6 +425,26 @@ unsafe fn block_of(copy: *const u8) -> *const ThreadBlock {
 }
 
 /// The copy in a block, or null without one.
+impl Placed {
+    /// The copies of all threads, for a parameter `THREADS`.
+    pub fn all_threads(bytes: ThreadBytes) -> Self {
+        Self {
+            what: PlacedType::Threads,
+            kind: ArgKind::ThreadData,
+            offset: bytes.all_threads(),
+        }
+    }
+
+    /// The running thread's copy, for a parameter `THREAD`.
+    pub fn this_thread(bytes: ThreadBytes) -> Self {
+        Self {
+            what: PlacedType::Thread,
+            kind: ArgKind::ThreadData,
+            offset: bytes.this_thread(),
+        }
+    }
+}
+
 fn copy_in(block: *const ThreadBlock, distance: u64) -> *mut u8 {
     if block.is_null() {
         std::ptr::null_mut()

@@ -2,7 +2,6 @@
 
 pub mod allocations;
 pub mod clocks;
-pub mod forks;
 pub mod intervals;
 pub(crate) mod landings;
 pub mod notes;

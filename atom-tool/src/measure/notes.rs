@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use analysis_rt::SpinLock;
 
+use crate::data::forks;
 use crate::data::thread_data::{AllThreads, PerThread, ThreadCell};
-use crate::measure::forks;
 use crate::thread_state;
 
 /// Marks the first word of a note as written.

@@ -13,18 +13,7 @@ use atom_abi::query::{
 };
 
 use crate::navigation::handle::{Block, FromId, Proc};
-use crate::navigation::program::Session;
-
-/// Hands each item of a query's answer to `take`, while the item is valid.
-pub(crate) fn each<T>(ask: impl FnOnce(*mut c_void, Sink<T>), mut take: impl FnMut(&T)) {
-    extern "C" fn sink<T>(arg: *mut c_void, item: *const T) {
-        // SAFETY: `arg` is the closure below, which outlives the query; the item
-        // is valid during this call, by the interface.
-        unsafe { (*arg.cast::<&mut dyn FnMut(&T)>())(&*item) }
-    }
-    let mut take: &mut dyn FnMut(&T) = &mut take;
-    ask((&raw mut take).cast(), sink::<T>);
-}
+use crate::navigation::program::{Session, each};
 
 /// An edge of the control flow, as one of its two blocks sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

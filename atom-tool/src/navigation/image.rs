@@ -5,9 +5,9 @@ use atom_abi::host::{self, ArgKind};
 use atom_abi::query::{SymbolRecord, VariablePlace as PlaceNumber, VariableRecord};
 
 use crate::calls::typed::{Arg, computed};
-use crate::navigation::flow::each;
 use crate::navigation::handle::Inst;
 use crate::navigation::program::Program;
+use crate::navigation::program::each;
 
 /// A data object of a symbol table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

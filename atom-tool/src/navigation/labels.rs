@@ -3,8 +3,8 @@
 use atom_abi::StrRef;
 use atom_abi::query::LabelRecord;
 
-use crate::navigation::flow::each;
 use crate::navigation::program::Program;
+use crate::navigation::program::each;
 
 /// A label in a source function, as debug information describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@ use std::ops::Range;
 use atom_abi::host::{Host, NONE};
 use atom_abi::query::{ObjectKind, ObjectRecord, SectionRecord};
 
-use crate::navigation::flow::each;
 use crate::navigation::handle::{Block, FromId, Handles, Inst, Proc};
+use crate::navigation::program::each;
 use crate::navigation::program::{Program, Session};
 use atom_abi::OBJECT_SHIFT;
 

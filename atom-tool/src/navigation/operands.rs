@@ -5,9 +5,9 @@ use atom_abi::query::{
     InstInfo, MemoryRecord, OperandKind, OperandRecord, Repeat, SourceFrameRecord, memory,
 };
 
-use crate::navigation::flow::each;
 use crate::navigation::handle::Inst;
 use crate::navigation::program::Program;
+use crate::navigation::program::each;
 use crate::navigation::registers::Access;
 use crate::{Error, InstType, Result};
 

@@ -2,19 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::c_void;
 
 use atom_abi::StrRef;
-use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
+use atom_abi::host::{self, Host, Place, ProgramInfo, Scope};
+use atom_abi::query::Sink;
 
 use crate::calls::params::Params;
 use crate::calls::proto::{self, NamedArg, Prototype};
 use crate::calls::typed::{ArgList, AsRoutine, Computed, Exported, computed};
-use crate::data::counters::{Atomic, CounterTable, Plain};
-use crate::data::marks::MarkTable;
-use crate::data::targets::TargetTable;
-use crate::data::thread_data::{ThreadBytes, ThreadData, ThreadState};
-use crate::navigation::flow::each;
-use crate::navigation::handle::{Block, Handles, Inst, Proc};
 use crate::{Error, Result};
 
 /// The function table of `atom`, and the prototypes that the tool declared.
@@ -111,6 +107,17 @@ impl<'h> Session<'h> {
     }
 }
 
+/// Hands each item of a query's answer to `take`, while the item is valid.
+pub(crate) fn each<T>(ask: impl FnOnce(*mut c_void, Sink<T>), mut take: impl FnMut(&T)) {
+    extern "C" fn sink<T>(arg: *mut c_void, item: *const T) {
+        // SAFETY: `arg` is the closure below, which outlives the query; the item
+        // is valid during this call, by the interface.
+        unsafe { (*arg.cast::<&mut dyn FnMut(&T)>())(&*item) }
+    }
+    let mut take: &mut dyn FnMut(&T) = &mut take;
+    ask((&raw mut take).cast(), sink::<T>);
+}
+
 /// The program that is being instrumented.
 #[derive(Clone, Copy)]
 pub struct Program<'a> {
@@ -118,7 +125,7 @@ pub struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    fn host(&self) -> &'a Host {
+    pub(crate) fn host(&self) -> &'a Host {
         self.session.host
     }
 
@@ -158,116 +165,11 @@ impl<'a> Program<'a> {
         self.info(ProgramInfo::InstCount) as usize
     }
 
-    /// All procedures in address order.
-    pub fn procs(&self) -> Handles<'a, Proc<'a>> {
-        Handles::new(self.session, 0, self.info(ProgramInfo::ProcCount) as u32)
-    }
-
-    /// The first procedure.
-    pub fn first_proc(&self) -> Option<Proc<'a>> {
-        self.procs().next()
-    }
-
-    /// The last procedure.
-    pub fn last_proc(&self) -> Option<Proc<'a>> {
-        self.procs().next_back()
-    }
-
-    /// The procedure of that name, as in the symbol table or demangled.
-    pub fn named_proc(&self, name: &str) -> Option<Proc<'a>> {
-        let host = self.host();
-        let id = (host.named_proc)(host.context, StrRef::new(name));
-        (id != NONE).then_some(Proc {
-            session: self.session,
-            id,
-        })
-    }
-
-    /// All procedures of that name; C programs may have several.
-    pub fn procs_named(&self, name: &str) -> Vec<Proc<'a>> {
-        let host = self.host();
-        let mut found = Vec::new();
-        let name = StrRef::new(name);
-        each(
-            |arg, sink| (host.named_procs)(host.context, name, arg, sink),
-            |id: &u32| {
-                found.push(Proc {
-                    session: self.session,
-                    id: *id,
-                })
-            },
-        );
-        found
-    }
-
-    /// The procedures that a pattern of the user names, as `--only` takes it: a name (`main`,
-    /// `std::*`), a source file (`file:*.c`), addresses (`0x1000-0x2000`).
-    ///
-    /// # Errors
-    /// If the pattern has an error, or no procedure fits it.
-    pub fn procs_matching(&self, pattern: &str) -> Result<Vec<Proc<'a>>> {
-        let host = self.host();
-        let (mut found, mut wrong) = (Vec::new(), None);
-        let pattern = StrRef::new(pattern);
-        let session = self.session;
-        each(
-            |arg, sink| {
-                each(
-                    |wrong_arg, wrong_sink| {
-                        let ask = host.matching_procs;
-                        ask(host.context, pattern, arg, sink, wrong_arg, wrong_sink);
-                    },
-                    |message: &StrRef| wrong = Some(session.text(*message).to_owned()),
-                );
-            },
-            |id: &u32| found.push(Proc { session, id: *id }),
-        );
-        match wrong {
-            Some(message) => Err(message.into()),
-            None => Ok(found),
-        }
-    }
-
-    /// The procedure with this [`index`](Proc::index).
-    pub fn proc(&self, index: usize) -> Option<Proc<'a>> {
-        self.procs().nth(index)
-    }
-
-    /// The block with this [`index`](Block::index).
-    pub fn block(&self, index: usize) -> Option<Block<'a>> {
-        Handles::new(self.session, 0, self.block_count() as u32).nth(index)
-    }
-
-    /// The instruction with this [`index`](Inst::index).
-    pub fn inst(&self, index: usize) -> Option<Inst<'a>> {
-        Handles::new(self.session, 0, self.inst_count() as u32).nth(index)
-    }
-
     /// Ends `atom` with a message, as an error of the instrument routine would. For code through which no
     /// error can be returned, such as C's.
     pub fn stop(&self, message: &str) -> ! {
         let host = self.host();
         (host.panicked)(host.context, StrRef::new(message), StrRef::new(""))
-    }
-
-    /// The procedure that contains an address.
-    pub fn proc_at(&self, address: u64) -> Option<Proc<'a>> {
-        let host = self.host();
-        let id = (host.proc_at)(host.context, address);
-        (id != NONE).then_some(Proc {
-            session: self.session,
-            id,
-        })
-    }
-
-    /// The instruction that starts at an address.
-    pub fn inst_at(&self, address: u64) -> Option<Inst<'a>> {
-        let host = self.host();
-        let id = (host.inst_at)(host.context, address);
-        (id != NONE).then_some(Inst {
-            session: self.session,
-            id,
-        })
     }
 
     /// A C function or data that was linked into the tool's shared object and that it exports
@@ -313,18 +215,6 @@ impl<'a> Program<'a> {
         prototypes.get(routine).map(Prototype::types)
     }
 
-    /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
-    /// Each thread counts with its own; ProgramAfter sees the sums. In a program
-    /// with one thread they are ordinary data.
-    pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
-        CounterTable::new(self, rows)
-    }
-
-    /// A table of `rows` marks, all of them clear. All threads share it.
-    pub fn marks(&self, rows: usize) -> MarkTable {
-        MarkTable::new(self, rows)
-    }
-
     /// Says that strings and arrays which this routine passes at ProgramBefore may be replaced by longer ones while the program
     /// runs. Under `atom run` a library that the program opens is added to the process: the instrument routine runs again, with the
     /// library after the other objects, and what it passes at ProgramBefore and ProgramAfter then is found where it was
@@ -340,33 +230,6 @@ impl<'a> Program<'a> {
     pub fn sign(&self, bytes: &[u8]) {
         let host = self.host();
         (host.sign)(host.context, bytes.as_ptr(), bytes.len());
-    }
-
-    /// A table that counts the targets of indirect calls and jumps.
-    pub fn targets(&self, sites: &[Inst<'_>]) -> TargetTable {
-        let sites: Vec<u64> = sites.iter().map(Inst::pc).collect();
-        TargetTable::new(self, &sites)
-    }
-
-    /// A table as of [`Program::counters`] that exists once for all threads, which count atomically.
-    pub fn atomic_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Atomic> {
-        CounterTable::new(self, rows)
-    }
-
-    /// A table that exists once for all threads and loses counts when two of them change one
-    /// counter at the same time.
-    pub fn plain_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Plain> {
-        CounterTable::new(self, rows)
-    }
-
-    /// State of which each thread has a copy with this initial value.
-    pub fn thread_data<T: ThreadState>(&self, value: T) -> ThreadData<T> {
-        ThreadData::new(self, &value)
-    }
-
-    /// As [`Program::thread_data`], for state that a routine in another language gives a shape.
-    pub fn thread_bytes(&self, bytes: &[u8]) -> ThreadBytes {
-        ThreadBytes::new(self, bytes)
     }
 
     /// Places per-thread data; the host notes a failure.

@@ -5,8 +5,8 @@ use std::ops::BitOr;
 use atom_abi::host::Reg;
 use atom_abi::query::{RegAccessRecord, RegUsageRecord, access};
 
-use crate::navigation::flow::each;
 use crate::navigation::handle::Inst;
+use crate::navigation::program::each;
 
 /// A set of registers. A part of a register stands for the whole.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]

@@ -10,10 +10,11 @@ use std::path::Path;
 use atom_abi::host::{self, ArgKind};
 
 use super::nameless;
-use super::origin::{self, Origin};
+use super::profile::origin::{self, Origin};
 use super::{Report, json, profile, text};
 use crate::Result;
 use crate::calls::params::{Array, Param, code};
+use crate::calls::proto::{NamedArg, PlacedType};
 use crate::calls::typed::{Arg, array};
 use crate::data::strings::{self, StringList};
 use crate::options::Options;
@@ -110,6 +111,12 @@ impl ReportFiles {
 impl Arg<Files> for &ReportFiles {
     fn to_host(&self) -> host::Arg {
         array(ArgKind::Array, &self.bytes)
+    }
+}
+
+impl<'a> From<&'a ReportFiles> for NamedArg<'a> {
+    fn from(files: &'a ReportFiles) -> Self {
+        Self::Encoded(PlacedType::Files, files.bytes())
     }
 }
 

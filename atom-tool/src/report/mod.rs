@@ -9,7 +9,6 @@ mod column;
 mod files;
 mod json;
 mod nameless;
-mod origin;
 pub mod output;
 mod profile;
 mod text;
@@ -83,6 +82,20 @@ impl Cell {
             Self::Number(n) | Self::Address(n) => *n as f64,
             Self::Ratio(r) => *r,
             Self::Text(_) | Self::Place { .. } | Self::Empty => 0.0,
+        }
+    }
+}
+
+impl Site {
+    /// `file:line` as a cell of a table.
+    pub fn place(&self) -> Cell {
+        match self.line {
+            0 => Cell::Empty,
+            line => Cell::Place {
+                file: self.file.into(),
+                line,
+                object: Address(self.proc_pc).object_number() as u32,
+            },
         }
     }
 }

@@ -37,9 +37,8 @@ fn build(folder: &Path, compiler: &str, options: &[&str]) -> PathBuf {
 /// Instruments a program.
 pub fn instrument(program: &Path, name: &str, options: &[&str]) -> PathBuf {
     let out = program.with_file_name(name);
-    let mut words = vec!["--afl".to_owned()];
-    words.extend(options.iter().map(|o| o.to_string()));
-    let job = Job::Tool("cover".into(), words);
+    let words = options.iter().map(|o| o.to_string()).collect();
+    let job = Job::Tool("afl".into(), words);
     atom::instrument(program, &out, &job, true).unwrap();
     out
 }
@@ -381,7 +380,7 @@ fn a_fork_server_runs_the_program_for_each_input() {
 fn stripped_static_and_whole_programs_are_served() {
     let folder = super::folder("afl-kinds");
     let program = build(&folder, "gcc", &["-s"]);
-    let out = instrument(&program, "stripped", &["--afl-protocol", "1"]);
+    let out = instrument(&program, "stripped", &["--protocol", "1"]);
     judge(&out, 1);
     let fuzzer = Fuzzer::begin(&out, 1);
     assert_eq!(fuzzer.notes(), ["begin 0"], "the server begins at main");
@@ -389,7 +388,7 @@ fn stripped_static_and_whole_programs_are_served() {
 
     let own = Fuzzer::begin(&out, 1).size;
     let whole = folder.join("whole");
-    let tool = Job::Tool("cover".into(), vec!["--afl".into()]);
+    let tool = Job::Tool("afl".into(), vec![]);
     atom::instrument(&program, &whole, &Job::Whole(Box::new(tool), vec![]), true).unwrap();
     judge(&whole, 0);
     assert!(Fuzzer::begin(&whole, 0).size > 10 * own);
@@ -408,7 +407,7 @@ fn stripped_static_and_whole_programs_are_served() {
 fn a_server_begins_where_it_is_told() {
     let folder = super::folder("afl-start");
     let program = build(&folder, "gcc", &[]);
-    let out = instrument(&program, "late", &["--afl-start", "once", "--afl-map", "5"]);
+    let out = instrument(&program, "late", &["--start", "once", "--map", "5"]);
     let mut fuzzer = Fuzzer::begin(&out, 0);
     assert_eq!(fuzzer.notes(), ["begin 0", "main 0"]);
     let [short, long] = [b"l\x01", b"l\x09"].map(|input| fuzzer.run(input));
@@ -427,7 +426,7 @@ fn a_server_begins_where_it_is_told() {
 fn a_persistent_process_runs_a_procedure_for_each_input() {
     let folder = super::folder("afl-persistent");
     let program = build(&folder, "gcc", &[]);
-    let options = ["--afl-persistent", "once", "--afl-cycles", "4"];
+    let options = ["--persistent", "once", "--cycles", "4"];
     let out = instrument(&program, "persistent", &options);
     let mut fuzzer = Fuzzer::begin(&out, 0);
     let is_stopped =
@@ -477,24 +476,46 @@ fn a_persistent_process_runs_a_procedure_for_each_input() {
 }
 
 #[test]
+fn cover_does_the_same_with_its_option() {
+    let folder = super::folder("afl-in-cover");
+    let program = build(&folder, "gcc", &[]);
+    let out = program.with_file_name("cover");
+    let words = ["--afl", "--afl-protocol", "1"].map(str::to_owned);
+    let job = Job::Tool("cover".into(), words.to_vec());
+    atom::instrument(&program, &out, &job, true).unwrap();
+    judge(&out, 1);
+}
+
+#[test]
 fn wrong_options_are_refused() {
     let folder = super::folder("afl-options");
     let program = build(&folder, "gcc", &[]);
-    for (options, message) in [
-        (vec!["--afl", "--afl-start", "nowhere"], "nowhere"),
+    for (tool, options, message) in [
+        ("afl", vec!["--start", "nowhere"], "nowhere"),
         (
-            vec!["--afl", "--afl-start", "0x1"],
+            "afl",
+            vec!["--start", "0x1"],
             "no instruction starts at 0x1",
         ),
-        (vec!["--afl-start", "main"], "--afl-start needs --afl"),
-        (vec!["--afl-cmplog"], "--afl-cmplog needs --afl"),
-        (vec!["--afl", "--afl-input"], "needs --afl-persistent"),
-        (vec!["--afl", "--afl-map", "9m"], "--afl-map takes"),
-        (vec!["--afl", "--lcov", "file"], "--lcov"),
+        ("afl", vec!["--input"], "needs --persistent"),
+        ("afl", vec!["--map", "9m"], "--map takes"),
+        ("afl", vec!["--lcov", "file"], "--lcov"),
+        (
+            "cover",
+            vec!["--afl-start", "main"],
+            "--afl-start needs --afl",
+        ),
+        ("cover", vec!["--afl-cmplog"], "--afl-cmplog needs --afl"),
+        (
+            "cover",
+            vec!["--afl", "--afl-input"],
+            "needs --afl-persistent",
+        ),
+        ("cover", vec!["--afl", "--lcov", "file"], "--lcov"),
     ] {
         let words = options.iter().map(|word| word.to_string()).collect();
         let out = program.with_file_name("refused");
-        let refused = atom::instrument(&program, &out, &Job::Tool("cover".into(), words), false);
+        let refused = atom::instrument(&program, &out, &Job::Tool(tool.into(), words), false);
         let text = refused
             .err()
             .map(|error| error.to_string())

@@ -235,7 +235,7 @@ fn operands_of_comparisons_are_logged() {
     .enumerate()
     {
         let program = build(&folder, compiler, options);
-        let out = instrument(&program, &format!("logging{number}"), &["--afl-cmplog"]);
+        let out = instrument(&program, &format!("logging{number}"), &["--cmplog"]);
         let versions = if number == 0 {
             &Version::ALL[..]
         } else {
@@ -252,8 +252,7 @@ fn comparisons_of_whole_processes_are_logged() {
     let folder = super::folder("cmplog-whole");
     let program = build(&folder, "gcc", &["-O2", "-s"]);
     let whole = folder.join("whole");
-    let words = ["--afl", "--afl-cmplog"].map(str::to_owned).to_vec();
-    let tool = Job::Tool("cover".into(), words);
+    let tool = Job::Tool("afl".into(), vec!["--cmplog".to_owned()]);
     atom::instrument(&program, &whole, &Job::Whole(Box::new(tool), vec![]), true).unwrap();
     judge(&whole, Version::V400, true);
 }
@@ -263,7 +262,7 @@ fn comparisons_of_whole_processes_are_logged() {
 fn nothing_is_logged_without_a_map() {
     let folder = super::folder("cmplog-without");
     let program = build(&folder, "gcc", &["-O2"]);
-    let out = instrument(&program, "logging", &["--afl-cmplog"]);
+    let out = instrument(&program, "logging", &["--cmplog"]);
     let plain = instrument(&program, "plain", &[]);
     let features = Features {
         has_comparisons: true,
@@ -287,12 +286,12 @@ fn a_persistent_process_takes_its_input_from_shared_memory() {
     let folder = super::folder("afl-input");
     let program = build(&folder, "gcc", &["-O2"]);
     let options = [
-        "--afl-persistent",
+        "--persistent",
         "check",
-        "--afl-cycles",
+        "--cycles",
         "3",
-        "--afl-input",
-        "--afl-cmplog",
+        "--input",
+        "--cmplog",
     ];
     let out = instrument(&program, "taking", &options);
     // The program reads a file before it comes to the procedure.
@@ -389,7 +388,7 @@ fn afl_passes_the_comparisons() {
         ("static", &["-O2", "-s", "-static"]),
     ] {
         let program = build(&folder, "gcc", options);
-        let out = instrument(&program, name, &["--afl-cmplog"]);
+        let out = instrument(&program, name, &["--cmplog"]);
         let mut command = Command::new(&fuzz);
         command.args([
             "-s",

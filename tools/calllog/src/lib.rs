@@ -15,6 +15,7 @@ use call_log::balance::Seen;
 use call_log::clock::Clock;
 use call_log::exercise::MOST_PROCEDURES;
 
+mod events;
 mod settings;
 mod sink;
 mod thread;
@@ -80,6 +81,7 @@ fn note(buffer: PerThread<NoteBuffer>, word: u32, sp: u64, clock: u64) {
 #[analysis(uninterrupted)]
 fn begin(settings: Record<SettingsData>, texts: Strings, procs: Sites, files: Files) {
     settings::begin(&settings, texts, procs, files.has_profile());
+    sink::begin();
 }
 
 #[analysis(uninterrupted)]

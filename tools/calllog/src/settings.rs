@@ -7,8 +7,6 @@ use atom_tool::clocks::{self, ProfTimer};
 use atom_tool::{Options, Program, Result, Sites, StringList, Strings, plain_data};
 use call_log::clock::Clock;
 
-use crate::sink;
-
 /// Default number of bytes of the log that are kept in memory before they are written to the file.
 const MEMORY: u64 = 64 << 20;
 
@@ -136,7 +134,6 @@ pub fn begin(data: &SettingsData, texts: Strings, procs: Sites, has_profile: boo
         pid,
         has_profile,
     });
-    sink::begin();
 }
 
 /// The values of the run; `None` in code that runs before the program's start.

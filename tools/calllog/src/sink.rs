@@ -12,8 +12,8 @@ use atom_tool::{clocks, output};
 use call_log::Procedure;
 use call_log::compact::{self, Header, Tail};
 
+use crate::events::Events;
 use crate::settings::{self, Run};
-use crate::thread::Events;
 
 /// The log of this process.
 static SINK: PerProcess<Sink> = PerProcess::new();

@@ -6,8 +6,7 @@
 
 use call_log::{Event, EventKind};
 
-use crate::cost::{Costs, MEASURES};
-use crate::thread::Moment;
+use crate::cost::{Costs, MEASURES, Moment};
 
 /// Sums of a procedure. Arrays have the clock first, then the events.
 #[derive(Clone, Debug)]

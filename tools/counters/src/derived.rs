@@ -6,8 +6,8 @@ use events::{Exact, Model};
 
 use crate::book::Sums;
 use crate::cost::MEASURES;
+use crate::found::Found;
 use crate::settings::Slot;
-use crate::summary::Found;
 
 /// The role of an event in derived figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

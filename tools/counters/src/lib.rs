@@ -13,10 +13,12 @@ use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::prelude::*;
 
 mod book;
+mod calibrate;
 mod cost;
 mod derived;
 mod energy;
 mod flow;
+mod found;
 mod meters;
 mod model;
 mod rows;
@@ -129,7 +131,10 @@ fn begin(
 ) {
     let own = cells.len() / REPLICAS * ROW;
     settings::begin(&keys, texts, procs, files, own);
-    cost::calibrate(cells);
+    let Some(run) = settings::run() else { return };
+    meters::begin(&run.settings);
+    rows::begin();
+    calibrate::calibrate(cells);
 }
 
 #[analysis(uninterrupted)]

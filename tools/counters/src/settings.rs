@@ -7,8 +7,6 @@ use atom_tool::{Options, Program, Result, Sites, StringList, Strings, clocks, pl
 use events::{Choice, Code, Exact, Model, Unavailable};
 
 use crate::energy::{self, Energy};
-use crate::meters;
-use crate::rows;
 
 /// An event of the set.
 #[derive(Clone, Debug)]
@@ -199,7 +197,6 @@ pub fn begin(keys: &SettingsKeys, texts: Strings, procs: Sites, files: Strings, 
     for (_, message) in &missing {
         eprintln!("counters: {message}");
     }
-    meters::begin(&settings);
     let run = Run {
         settings,
         procs,
@@ -210,7 +207,6 @@ pub fn begin(keys: &SettingsKeys, texts: Strings, procs: Sites, files: Strings, 
         pid: std::process::id(),
     };
     let _ = RUN.set(run);
-    rows::begin();
 }
 
 /// None in code that runs before the program's start.

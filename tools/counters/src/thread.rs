@@ -5,7 +5,8 @@ use atom_tool::{AllThreads, Counters, Files, Uninterrupted, forks, stack_around}
 use call_log::balance::{Balancer, Point, Seen};
 
 use crate::book::{Book, Row};
-use crate::cost::{self, MEASURES};
+use crate::cost::{self, MEASURES, Moment};
+use crate::found::Found;
 use crate::meters::{self, MOST, Meters};
 use crate::settings::{self, Run};
 use crate::{CLOCK, ENTRY, EXIT, PROCESSOR, ROW, SP, VALUES, Values, WORD};
@@ -16,18 +17,6 @@ const SIZE: usize = 64 << 10;
 
 unsafe extern "C" {
     safe fn gettid() -> i32;
-}
-
-/// Values that were read at a point.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// The time stamp as it was read.
-    pub stamp: u64,
-    /// Number of the processor, or [`cost::UNKNOWN`].
-    pub processor: u32,
-    /// The clock, then the events in the order of the set. The amounts that the tool itself used between notes
-    /// are subtracted.
-    pub values: [u64; MEASURES],
 }
 
 /// State of a thread that is kept from one buffer to the next.
@@ -340,7 +329,7 @@ pub fn end(files: Files, all: AllThreads<NoteBuffer>, cells: Counters<ROW>) {
     let me = gettid() as u32;
     let mut totals: Values = [0; MOST];
     crate::sum_cells(cells, &mut totals);
-    let mut found = summary::Found::new(run, &totals[..run.cells]);
+    let mut found = Found::new(run, &totals[..run.cells]);
     for (buffer, cells) in all.iter().zip(cells.of_threads(all)) {
         // The limit is 0 without a buffer, and in a forked child unless the thread has made a note there.
         if buffer.limit() == 0 {

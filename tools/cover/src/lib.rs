@@ -4,21 +4,20 @@
 //! counter for each block and for each way of a conditional branch, and `atom` derives them from fewer.
 //! `docs/tools/cover.md` describes options and output.
 
-mod afl;
 mod columns;
 mod files;
 mod kind;
 mod lines;
-mod marks;
 mod packed;
 mod report;
 
+use atom_cover::afl;
+use atom_cover::marks::{self, Plan, Seen};
 use atom_tool::packed::Code;
 use atom_tool::prelude::*;
 
 use files::{ExportFiles, Exports};
 use lines::LineList;
-use marks::{Plan, Seen};
 use packed::{BlockFacts, Branch, Head, Line};
 use report::{Input, Reached};
 
@@ -95,9 +94,15 @@ fn report_marks(
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    if let Some(settings) = afl::Settings::from_options(&options)? {
+    let is_for_fuzzers = options.flag("--afl");
+    let settings = afl::Settings::from_options(&options, "--afl-")?;
+    if is_for_fuzzers {
         options.finish()?;
+        eprintln!("cover: `--afl` is the tool `afl` now; this option stays for one more release");
         return afl::instrument(program, &settings);
+    }
+    if let Some(name) = settings.given() {
+        return Err(format!("{name} needs --afl").into());
     }
     let files = ReportFiles::from_options(&options, "cover.out")?;
     let has_counts = options.flag("--counts");

@@ -15,7 +15,7 @@
 use atom_tool::packed::{Code, Group, push_group};
 use leb128::next;
 
-use crate::marks::{Rule, Seen};
+use atom_cover::marks::{Rule, Seen};
 
 /// A line: key of the file's name, and number.
 pub type Line = (u32, u32);

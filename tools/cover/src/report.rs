@@ -11,8 +11,8 @@ use crate::columns::{self, BLOCKS_COLUMN};
 use crate::files::{self, Exports};
 use crate::kind::Kind;
 use crate::lines::{FilePart, Lines};
-use crate::marks::Seen;
 use crate::packed::{self, Head, Line};
+use atom_cover::marks::Seen;
 
 /// How often blocks and ways of branches were reached; with marks, 1 stands for any number.
 pub struct Reached {

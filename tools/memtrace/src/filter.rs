@@ -14,18 +14,10 @@ use atom_tool::{Options, Result};
 use mem_trace::{Batch, EXECUTED, Item, MOST_VALUES, Shape};
 
 use crate::sink::{self, Run};
-use crate::spans::{SETS, Spans};
+use crate::spans::{Addresses, SETS, Spans};
 
 /// Which references of a batch fit, by their numbers among its references.
 type Kept = u128;
-
-atom_tool::plain_data! {
-    /// Addresses from `start` to `end`, which does not belong to them.
-    pub struct Addresses {
-        pub start: u64,
-        pub end: u64,
-    }
-}
 
 /// A batch, as it is looked at for each entry. What each entry needs comes first.
 #[repr(C, align(64))]

@@ -14,15 +14,16 @@ use atom_tool::simulate::batched::{Batched, Noted};
 
 mod batches;
 mod filter;
+mod phases;
 mod sink;
 mod spans;
 mod thread;
 mod window;
 
 use batches::{BatchList, Description};
-use filter::Addresses;
+use phases::Windows;
 use sink::Run;
-use window::Windows;
+use spans::Addresses;
 
 atom_tool::batched_references!(thread::slow);
 

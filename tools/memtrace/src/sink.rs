@@ -9,8 +9,8 @@ use atom_tool::{Array, Strings, output};
 use mem_trace::{MAGIC, Shape, Stream};
 
 use crate::batches::Description;
-use crate::filter::Addresses;
-use crate::window::Windows;
+use crate::phases::Windows;
+use crate::spans::Addresses;
 
 /// Number of bytes that are kept in memory before they are written.
 const MEMORY: usize = 256 << 10;

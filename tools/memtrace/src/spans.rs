@@ -3,7 +3,13 @@
 
 use mem_trace::MOST_VALUES;
 
-use crate::filter::Addresses;
+atom_tool::plain_data! {
+    /// Addresses from `start` to `end`, which does not belong to them.
+    pub struct Addresses {
+        pub start: u64,
+        pub end: u64,
+    }
+}
 
 /// Number of sets of values.
 pub const SETS: usize = 1 << MOST_VALUES;

@@ -3,8 +3,7 @@
 use atom_tool::Address;
 use atom_tool::prelude::*;
 
-use crate::heap;
-use crate::thread::Run;
+use crate::heap::{self, PAGE};
 
 plain_data! {
     /// A variable of the symbol tables.
@@ -40,6 +39,15 @@ impl Image {
             _ => is_inside.then(|| self.in_file.wrapping_sub(self.start)),
         }
     }
+}
+
+/// What is in memory besides the heap.
+pub struct Memory {
+    /// Variables in the order of their addresses.
+    pub variables: Array<Variable>,
+    pub program: Image,
+    /// Addresses that the stack of the first thread may have.
+    pub stack: std::ops::Range<u64>,
 }
 
 /// Number that stands for all addresses that belong to nothing that is known.
@@ -96,8 +104,6 @@ pub fn stack() -> std::ops::Range<u64> {
     end.saturating_sub(limit.unwrap_or(UNLIMITED)).min(start)..end
 }
 
-/// Size of a page in bytes, of which mappings have a whole number.
-pub const PAGE: u64 = 4096;
 /// Number of pages that are remembered.
 const PAGES: usize = 1 << 10;
 
@@ -164,8 +170,8 @@ impl Data {
 
     /// The number of what is at an address.
     #[inline]
-    pub fn of(&mut self, run: &Run, address: u64) -> u32 {
-        if run.stack.contains(&address) {
+    pub fn of(&mut self, memory: &Memory, address: u64) -> u32 {
+        if memory.stack.contains(&address) {
             return STACK;
         }
         let now = heap::Changes::now();
@@ -177,7 +183,7 @@ impl Data {
         if known.start <= address && address < known.end {
             return known.number;
         }
-        match self.find(run, address) {
+        match self.find(memory, address) {
             Ok(found) => {
                 self.known[place] = found;
                 found.number
@@ -187,16 +193,16 @@ impl Data {
     }
 
     /// What is at an address, or a number that stands for memory of no variable and no block.
-    fn find(&mut self, run: &Run, address: u64) -> Result<Known, u32> {
+    fn find(&mut self, memory: &Memory, address: u64) -> Result<Known, u32> {
         if let Some((start, end, origin)) = heap::block(address) {
             let number = Numbered::Origin(origin as usize).number();
             return Ok(Known { start, end, number });
         }
-        let variables = run.variables.as_slice();
+        let variables = memory.variables.as_slice();
         let number = address / PAGE;
         let page = &mut self.pages[number as usize % PAGES];
         if page.number != number {
-            let distance = run.program.distance(address);
+            let distance = memory.program.distance(address);
             *page = Page { number, distance };
         }
         let distance = page.distance.ok_or(ELSEWHERE)?;

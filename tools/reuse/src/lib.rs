@@ -3,6 +3,7 @@
 //! All references are noted (`atom_tool::simulate::batched`) and looked at when the thread's buffer is full (`thread`), by
 //! an exact LRU stack (`stack`). What they touch are variables (`data`) and blocks of the heap (`heap`). `docs/tools/reuse.md` describes options and output.
 
+mod allocators;
 mod data;
 mod heap;
 mod histogram;
@@ -17,7 +18,7 @@ use atom_tool::prelude::*;
 use atom_tool::simulate::batched::{Batched, Noted};
 use atom_tool::simulate::batches::Item;
 
-use data::{Image, Variable};
+use data::{Image, Memory, Variable};
 use thread::Run;
 
 /// Largest size of a line in bytes.
@@ -76,14 +77,16 @@ fn begin(
     thread::begin(Run {
         groups,
         parts,
-        variables,
-        program: Image {
-            start: loaded,
-            size: settings.size,
-            in_file: settings.start,
+        memory: Memory {
+            variables,
+            program: Image {
+                start: loaded,
+                size: settings.size,
+                in_file: settings.start,
+            },
+            stack: data::stack(),
         },
         line: settings.line,
-        stack: data::stack(),
         sample: settings.sample,
         interval: settings.interval,
     });
@@ -215,7 +218,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         site: 0,
         is_repeated: 0,
     });
-    let heap = heap::add(program, noted.buffer, &named, callers.max(1))?;
+    let heap = allocators::add(program, noted.buffer, &named, callers.max(1))?;
     let mut names = StringList::new();
     let variables = variables(program, &mut names);
     let program_range = program.objects().next().map(|object| object.range());

@@ -290,7 +290,7 @@ fn rows_of_data(run: &Run, counts: &Counts, places: &Places) -> BTreeMap<String,
             number => {
                 return match Numbered::of(number) {
                     Numbered::Origin(place) => origins.get(place).cloned(),
-                    Numbered::Variable(place) => run.variables.get(place).map(|variable| {
+                    Numbered::Variable(place) => run.memory.variables.get(place).map(|variable| {
                         let name = places.names.get(variable.name).to_owned();
                         (name, None, Some(variable.size.into()))
                     }),

@@ -8,7 +8,7 @@ use atom_tool::simulate::batched::{self, Note};
 use atom_tool::simulate::batches::MOST_SOURCES;
 use atom_tool::{AllThreads, Array, PerThread, Uninterrupted, repeated};
 
-use crate::data::{self, Data};
+use crate::data::{Data, Memory};
 use crate::histogram::Histogram;
 use crate::stack::{Stack, mixed};
 use crate::{Group, Part};
@@ -23,11 +23,7 @@ pub const PARTS: usize = 8;
 pub struct Run {
     pub groups: Array<Group>,
     pub parts: Array<Part>,
-    /// Variables in the order of their addresses.
-    pub variables: Array<data::Variable>,
-    pub program: data::Image,
-    /// Addresses that the stack of the first thread may have.
-    pub stack: std::ops::Range<u64>,
+    pub memory: Memory,
     /// Binary logarithm of a line's size.
     pub line: u32,
     /// One of this number of lines is looked at; 1 for all.
@@ -258,7 +254,7 @@ impl State {
             counts.all.add(distance, times);
             counts.lines += u64::from(touched.distance.is_none());
             counts.procs.of(site).add(distance, times);
-            let variable = self.data.of(self.run, address);
+            let variable = self.data.of(&self.run.memory, address);
             counts.data.of(variable).add(distance, times);
             if sample != 1 {
                 let part = (hash / sample) as usize % PARTS;

@@ -5,6 +5,7 @@ use gimli::{DebugLine, DebugLineOffset, LineRow, LittleEndian};
 use rayon::prelude::*;
 
 use super::bytes::Cursor;
+use super::form::{form, skip_form};
 use super::input::Input;
 use super::map::CodeMap;
 
@@ -135,7 +136,7 @@ fn relocate_names(
         let mut forms = Vec::new();
         for _ in 0..count {
             cursor.uleb()?;
-            forms.push(super::unit::form(&mut cursor)?);
+            forms.push(form(&mut cursor)?);
         }
         for _ in 0..cursor.uleb()? {
             for form in &forms {
@@ -143,7 +144,7 @@ fn relocate_names(
                     DW_FORM_strp => str_base[0],
                     DW_FORM_line_strp => str_base[1],
                     _ => {
-                        super::unit::skip_form(&mut cursor, *form, offset_size, 5)?;
+                        skip_form(&mut cursor, *form, offset_size, 5)?;
                         continue;
                     }
                 };

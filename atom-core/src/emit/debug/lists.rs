@@ -2,10 +2,10 @@
 //! with absolute addresses.
 
 use super::bytes::Cursor;
+use super::context::{Context, Fixup, Target};
 use super::expr;
 use super::input::Input;
 use super::map::{CodeMap, Piece};
-use super::unit::{Context, Fixup, Target};
 
 /// An entry of a list: a range, and in a location list the place of its expression.
 struct Entry {

@@ -10,13 +10,16 @@
 //! A unit that cannot be read is left out: debuggers then know less, but nothing wrong.
 
 mod bytes;
+mod context;
 mod expr;
+// The names of the DWARF standard are in patterns.
+#[allow(non_upper_case_globals)]
+mod form;
 mod input;
 #[allow(non_upper_case_globals)]
 mod lines;
 mod lists;
 mod map;
-// The names of the DWARF standard are in patterns.
 #[allow(non_upper_case_globals)]
 mod unit;
 mod write;

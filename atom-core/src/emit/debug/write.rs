@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use super::bytes::{Cursor, patch};
+use super::context::Target;
 use super::input::Input;
 use super::lines::Lines;
 use super::map::{CodeMap, Moved, Piece, Slid};
-use super::unit::{self, Bases, Source, Target, Unit};
+use super::unit::{self, Bases, Source, Unit};
 use crate::analysis::AnalysisImage;
 use crate::image::separate::DebugFile;
 use crate::layout::Placed;

@@ -1,6 +1,6 @@
 //! Choosing the counters of one group of procedures after the other.
 
-use super::group::{Group, Spot, World};
+use super::group::{Context, Group, Spot};
 use super::members;
 use super::qualify::{Want, Way};
 use super::table;
@@ -34,7 +34,7 @@ impl Counted {
     /// Chooses counters of one group for `storage.wants`. `None` if that is impossible or does not pay.
     pub fn add(
         &mut self,
-        world: &World<'_>,
+        context: &Context<'_>,
         procs: &[ProcId],
         storage: &mut Storage,
     ) -> Option<()> {
@@ -45,11 +45,11 @@ impl Counted {
             edges,
             values,
         } = storage;
-        graph.read(world, procs)?;
+        graph.read(context, procs)?;
         edges.clear();
         let mut explicit = 0.0;
         for want in &*wants {
-            let i = members::index_of(world.cfg, procs, want.block)?;
+            let i = members::index_of(context.cfg, procs, want.block)?;
             let edge = graph.edge(i, want.way)?;
             // Least cost of making the call; for a branch's call, the cell has to be found too.
             explicit += match want.way {

@@ -75,7 +75,7 @@ enum Out {
 const WAVE: usize = 8192;
 
 /// Facts that all groups share.
-pub struct World<'a> {
+pub struct Context<'a> {
     /// The program.
     pub image: &'a Image,
     /// Its code.
@@ -153,8 +153,8 @@ const NONE: u32 = u32::MAX;
 impl Group {
     /// Makes it the graph of these procedures, which belong together. `None` if they are not understood in
     /// full.
-    pub fn read(&mut self, world: &World<'_>, procs: &[ProcId]) -> Option<()> {
-        let cfg = world.cfg;
+    pub fn read(&mut self, context: &Context<'_>, procs: &[ProcId]) -> Option<()> {
+        let cfg = context.cfg;
         let understood =
             |p: &ProcId| cfg.proc(*p).is_movable() && cfg.proc(*p).status == Status::Full;
         if !procs.iter().all(understood) {
@@ -166,23 +166,23 @@ impl Group {
         }
         self.estimate.of(cfg, procs, &self.blocks);
         self.starts.clear();
-        let entered = self.blocks.iter().map(|b| world.entered[b.index()]);
+        let entered = self.blocks.iter().map(|b| context.entered[b.index()]);
         self.starts
             .extend(entered.map(|e| if e { 0 } else { NONE }));
         self.outs.clear();
         for i in 0..self.blocks.len() {
-            let out = self.out(world, i)?;
+            let out = self.out(context, i)?;
             self.outs.push(out);
         }
         self.edges.clear();
         self.spots.clear();
         self.vertices = 1;
         for i in 0..self.blocks.len() {
-            self.add_block(world, i);
+            self.add_block(context, i);
         }
         for i in 0..self.blocks.len() {
             if let Out::Branch { is_plain, .. } = self.outs[i] {
-                self.add_ways(world, i, is_plain);
+                self.add_ways(context, i, is_plain);
             }
         }
         Some(())
@@ -212,7 +212,7 @@ impl Group {
     }
 
     /// Adds a block's edge.
-    fn add_block(&mut self, world: &World<'_>, i: usize) {
+    fn add_block(&mut self, context: &Context<'_>, i: usize) {
         let from = self.start(i);
         let to = match self.outs[i] {
             Out::Branch { .. } => self.new_vertex(),
@@ -220,11 +220,11 @@ impl Group {
             Out::To(Some(to)) => self.start(to as usize),
         };
         let b = self.blocks[i];
-        let block = world.cfg.block(b);
-        let live = world.live.at_start(b);
+        let block = context.cfg.block(b);
+        let live = context.live.at_start(b);
         let (inst, live) = if live.intersects(CHANGED) {
             let (effects_of, sets) = (&mut self.effects_of, &mut self.sets);
-            world.live.block_into(b, effects_of, sets);
+            context.live.block_into(b, effects_of, sets);
             inside(block, sets)
         } else {
             (block.first, live)
@@ -234,9 +234,9 @@ impl Group {
     }
 
     /// Adds the two edges out of a block that ends in a conditional branch.
-    fn add_ways(&mut self, world: &World<'_>, i: usize, is_plain: bool) {
+    fn add_ways(&mut self, context: &Context<'_>, i: usize, is_plain: bool) {
         let b = self.blocks[i];
-        let last = world.cfg.block(b).last();
+        let last = context.cfg.block(b).last();
         let from = self.edges[i].ends[1];
         let edge = self.edges.len();
         self.outs[i] = Out::Branch {
@@ -251,9 +251,9 @@ impl Group {
         ];
         for (to, position, share) in ways {
             let (vertex, live) = match to {
-                None => (0, world.live.after(b)),
+                None => (0, context.live.after(b)),
                 Some(to) => {
-                    let live = world.live.at_start(self.blocks[to as usize]);
+                    let live = context.live.at_start(self.blocks[to as usize]);
                     (self.starts[to as usize], live)
                 }
             };
@@ -279,19 +279,19 @@ impl Group {
     }
 
     /// How control leaves a block. Where that is not known, the next block counts as entered from outside.
-    fn out(&mut self, world: &World<'_>, i: usize) -> Option<Out> {
-        let cfg = world.cfg;
+    fn out(&mut self, context: &Context<'_>, i: usize) -> Option<Out> {
+        let cfg = context.cfg;
         let b = self.blocks[i];
         let last = cfg.block(b).last();
         let [first, behind] = self.estimate.ways[i];
         Some(match cfg.inst(last).flow {
             ControlFlow::CondJump if cfg.succs(b).len() == 2 => Out::Branch {
                 taken: NONE,
-                is_plain: is_plain(world, last)?,
+                is_plain: is_plain(context, last)?,
             },
             ControlFlow::CondJump => return None,
             ControlFlow::FallThrough | ControlFlow::Jump => Out::To(first),
-            ControlFlow::Call if comes_back(world, last) => Out::To(first),
+            ControlFlow::Call if comes_back(context, last) => Out::To(first),
             flow => {
                 if let Some(to) = behind.filter(|_| !flow.ends_flow()) {
                     self.starts[to as usize] = 0;
@@ -303,30 +303,30 @@ impl Group {
 }
 
 /// True if a counter can be on the taken edge of a branch. `None` if the branch cannot be counted.
-fn is_plain(world: &World<'_>, branch: InstId) -> Option<bool> {
-    let cfg = world.cfg;
+fn is_plain(context: &Context<'_>, branch: InstId) -> Option<bool> {
+    let cfg = context.cfg;
     let len = cfg.inst(branch).len;
-    let bytes = world.image.bytes_at(cfg.inst_pc(branch), len.into());
+    let bytes = context.image.bytes_at(cfg.inst_pc(branch), len.into());
     if bytes.is_some_and(is_plain_jcc) {
         return Some(true);
     }
-    let d = cfg.decode(world.image, branch);
+    let d = cfg.decode(context.image, branch);
     let is_plain = d.is_jcc_short_or_near();
     // `xbegin` cannot be counted: an abort undoes the counter too.
     (is_plain || d.is_jcx_short() || d.is_loop() || d.is_loopcc()).then_some(is_plain)
 }
 
 /// True if the direct call returns exactly once each time that it is made.
-fn comes_back(world: &World<'_>, call: InstId) -> bool {
-    let cfg = world.cfg;
+fn comes_back(context: &Context<'_>, call: InstId) -> bool {
+    let cfg = context.cfg;
     if cfg.inst(call).special {
         return false;
     }
-    let Some(target) = cfg.direct_target(world.image, call) else {
+    let Some(target) = cfg.direct_target(context.image, call) else {
         return false;
     };
     cfg.proc_at(target)
-        .is_some_and(|p| cfg.proc(p).start == target && world.returns[p.index()])
+        .is_some_and(|p| cfg.proc(p).start == target && context.returns[p.index()])
 }
 
 /// The best place for a block's counter: where the flags are dead. Also returns what is live there.

@@ -36,7 +36,7 @@ use crate::tool::{Calls, ThreadData};
 use crate::x86::opcode::prefix;
 
 use counted::{Counted, Storage};
-use group::{Spot, World};
+use group::{Context, Spot};
 use qualify::{Qualified, Want};
 
 /// A counter of an edge at its place.
@@ -85,7 +85,7 @@ impl EdgeCounts {
             || returns_once::certain(image, cfg, &groups),
         );
         image.release_pages();
-        let world = World {
+        let context = Context {
             image,
             cfg,
             live,
@@ -103,7 +103,7 @@ impl EdgeCounts {
                 storage.wants.extend(own);
                 let whole = whole_of(cfg, &storage.wants[0]);
                 let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
-                let done = at.and_then(|at| counted.add(&world, &groups[at], storage));
+                let done = at.and_then(|at| counted.add(&context, &groups[at], storage));
                 if done.is_some() {
                     for want in &storage.wants {
                         handled[want.call as usize].store(true, Relaxed);

@@ -188,7 +188,7 @@ pub(super) fn read_from(calls: &[SiteCall], old: Gpr, new: Gpr) -> Vec<SiteCall>
 
 impl Site<'_> {
     /// A register to keep rax in, if flags are to be in ax and rax is not free.
-    pub(super) fn find_keeper(&self, calls: &[SiteCall]) -> Option<Gpr> {
+    pub(super) fn find_spill(&self, calls: &[SiteCall]) -> Option<Gpr> {
         if !self.needs.flags || self.needs.calls || self.needs.gprs & Gpr::RAX.bit() != 0 {
             return None;
         }

@@ -104,6 +104,7 @@ fn run(
             unreachable!("no value of a return is asked for")
         }
         Target::Slot(_) => unreachable!("there is no area"),
+        Target::Twin => unreachable!("there is one version"),
     };
     let mut writes = vec![
         (place(0), random::resolve(asm, place(0), target)),

@@ -394,6 +394,7 @@ impl Places {
             Target::Slot(_) => unreachable!("there is no area"),
             Target::OriginalReturn => self.original_return(),
             Target::ReturnMap => self.data + values::RETURN_MAP,
+            Target::Twin => unreachable!("there is one version"),
         }
     }
 

@@ -61,9 +61,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::Place::{After, Before};
 use crate::calls::params::Array;
-use crate::calls::typed::BrCondValue;
+use crate::calls::proto::{Placed, PlacedType};
+use crate::calls::typed::{Arg, BrCondValue};
 use crate::data::sites::SiteList;
-use crate::data::thread_data::{AllThreads, ThreadData, ThreadState};
+use crate::data::thread_data::{AllThreads, PerThread, ThreadData, ThreadState};
 use crate::navigation::address::on_object_event;
 use crate::navigation::handle::{Block, Inst, Proc};
 use crate::navigation::program::Program;
@@ -165,6 +166,24 @@ pub fn in_child(function: fn()) {
     let _ = IN_CHILD.set(function);
 }
 
+impl Placed {
+    /// The running thread's call path, for a parameter `PATH`.
+    pub fn path(state: ThreadData<PathState>) -> Self {
+        Self::new(
+            PlacedType::Path,
+            Arg::<PerThread<PathState>>::to_host(&state),
+        )
+    }
+
+    /// The call paths of all threads, for a parameter `PATHS`.
+    pub fn all_paths(state: ThreadData<PathState>) -> Self {
+        Self::new(
+            PlacedType::Paths,
+            Arg::<AllThreads<PathState>>::to_host(&state),
+        )
+    }
+}
+
 impl CallPaths {
     /// Adds the calls that follow call paths. A tool that adds calls at the same points does so afterwards: its
     /// routines then see the path with the entered procedure.
@@ -257,7 +276,7 @@ fn add_notes(
             call.add_call(After, sites::site_returned, (state, Reg::Rsp));
         }
         // What runs after a switch of stacks is called by the procedure that asks for the switch.
-        let to = call.called_proc().filter(|to| !silent::switches_stack(*to));
+        let to = call.called_proc().filter(|to| !reach::switches_stack(*to));
         let back = call.pc() + call.size() as u64;
         SiteFrame::new(
             back,

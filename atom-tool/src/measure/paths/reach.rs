@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::silent;
 use crate::navigation::handle::{Inst, Proc};
 use crate::navigation::program::Program;
 use crate::{EdgeKind, InstType};
@@ -27,7 +26,7 @@ pub fn leading_to(program: &Program<'_>, targets: &[Proc<'_>]) -> HashSet<usize>
     let mut parts: HashMap<usize, Vec<usize>> = HashMap::new();
     for proc in program.procs() {
         let this = proc.index();
-        if proc.first_block().is_none() || silent::switches_stack(proc) {
+        if proc.first_block().is_none() || switches_stack(proc) {
             found.insert(this);
         }
         for block in proc.blocks() {
@@ -83,5 +82,64 @@ pub(super) fn entered<'a>(program: &Program<'a>, inst: Inst<'a>) -> Entered<'a> 
         _ if inst.entered_import().is_some_and(is_string) => Entered::Nothing,
         Some(to) => Entered::Proc(to),
         None => Entered::Any,
+    }
+}
+
+/// True if a procedure may continue with another stack: it loads rsp, other than from rbp.
+pub(super) fn switches_stack(proc: Proc<'_>) -> bool {
+    proc.blocks()
+        .flat_map(|block| block.insts())
+        .any(|inst| loads_rsp(inst.bytes()))
+}
+
+/// True for a `mov` to rsp, but for one from rbp, and for `xchg` with rsp.
+fn loads_rsp(bytes: &[u8]) -> bool {
+    const RSP: u8 = 4;
+    const RBP: u8 = 5;
+    let [rex @ 0x48..=0x4f, opcode, rest @ ..] = bytes else {
+        return false;
+    };
+    if *opcode == 0x94 && rex & 1 == 0 {
+        return true;
+    }
+    let Some(modrm) = rest.first() else {
+        return false;
+    };
+    let (is_register, reg, rm) = (modrm >> 6 == 3, modrm >> 3 & 7, modrm & 7);
+    let reg_is = |n: u8| reg == n && rex & 4 == 0;
+    let rm_is = |n: u8| rm == n && rex & 1 == 0;
+    match opcode {
+        0x8b if reg_is(RSP) => !(is_register && (rm_is(RBP) || rm_is(RSP))),
+        0x89 if is_register && rm_is(RSP) => !(reg_is(RBP) || reg_is(RSP)),
+        0x87 => reg_is(RSP) || is_register && rm_is(RSP),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::loads_rsp;
+
+    #[test]
+    fn loads_of_rsp_are_told_from_frames() {
+        let loads: [&[u8]; 5] = [
+            &[0x48, 0x8b, 0xa2, 0xa0, 0, 0, 0],
+            &[0x48, 0x89, 0xd4],
+            &[0x4c, 0x89, 0xc4],
+            &[0x48, 0x94],
+            &[0x48, 0x87, 0x23],
+        ];
+        assert!(loads.iter().all(|bytes| loads_rsp(bytes)));
+        let others: [&[u8]; 8] = [
+            &[0x48, 0x89, 0xec],
+            &[0x48, 0x8b, 0xe5],
+            &[0x48, 0x8d, 0x65, 0xd8],
+            &[0x48, 0x8d, 0x64, 0x24, 8],
+            &[0x49, 0x8d, 0x62, 0xf8],
+            &[0x48, 0x89, 0xe5],
+            &[0x49, 0x89, 0xe4],
+            &[0x48, 0x81, 0xec, 0, 1, 0, 0],
+        ];
+        assert!(!others.iter().any(|bytes| loads_rsp(bytes)));
     }
 }

@@ -12,8 +12,8 @@ use analysis_rt::Uninterrupted;
 use super::search;
 use super::sites::{self, CALL, call};
 use super::state::{CACHED, FRAME, NO_SP, PathNode, PathState, spread};
+use crate::data::forks;
 use crate::data::thread_data::{ThreadCell, ThreadState};
-use crate::measure::forks;
 use crate::measure::stack::stack_around;
 
 /// Most frames of a thread's first stack, and of each further one.

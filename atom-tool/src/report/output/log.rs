@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use analysis_rt::{SpinLock, Uninterrupted};
 
 use super::{keep, record};
-use crate::measure::forks;
+use crate::data::forks;
 
 /// Size of the buffer in bytes.
 const BUFFER: usize = 1 << 16;

@@ -5,13 +5,13 @@
 //! refers to nothing in front of it; what follows it does not refer to it. So fragments can be between blocks that
 //! are made later.
 
+use atom_abi::OBJECT_SHIFT;
 use miniz_oxide::deflate::core::{
     CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
 };
 
-use super::json::Json;
+use super::json::{Fragment, Json};
 use super::strings::Texts;
-use super::table::in_object;
 use crate::report::{Cell, Values};
 
 /// Level of compression; there is time when a program is instrumented.
@@ -37,24 +37,6 @@ pub enum FixedValues<'a> {
     Texts(Vec<&'a str>),
     /// Source lines: cells made by [`Cell::place`], or empty ones.
     Places(Vec<Cell>),
-}
-
-/// Values of a profile with commas between them, compressed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fragment {
-    /// Length in bytes before it was compressed.
-    pub len: u32,
-    /// Check sum of these bytes.
-    crc: u32,
-    /// The blocks.
-    pub packed: &'static [u8],
-}
-
-impl Fragment {
-    /// The check sum, to be combined with others.
-    pub fn sum(&self) -> crc32fast::Hasher {
-        crc32fast::Hasher::new_with_initial_len(self.crc, self.len.into())
-    }
 }
 
 /// Analysis side: what [`fixed_columns`] made.
@@ -219,6 +201,15 @@ fn parts<'a>(
         }
     };
     (rows, parts)
+}
+
+/// The object of an address of the process, and the address in it, given the number of the process's objects.
+pub fn in_object(address: u64, objects: usize) -> (u64, u64) {
+    // A program alone may have addresses of any size, and so has memory at run time.
+    match address >> OBJECT_SHIFT {
+        object if object < objects as u64 => (object, address & ((1 << OBJECT_SHIFT) - 1)),
+        _ => (0, address),
+    }
 }
 
 /// What ends after some bytes.

@@ -4,10 +4,26 @@ use std::io::Write;
 
 use analysis_rt::Decimal;
 
-use super::fixed::Fragment;
-
 /// The largest integer below which a double holds each integer. Larger ones are written as strings.
 const EXACT: u64 = 1 << 53;
+
+/// Values of a profile with commas between them, compressed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fragment {
+    /// Length in bytes before it was compressed.
+    pub len: u32,
+    /// Check sum of these bytes.
+    pub crc: u32,
+    /// The blocks.
+    pub packed: &'static [u8],
+}
+
+impl Fragment {
+    /// The check sum, to be combined with others.
+    pub fn sum(&self) -> crc32fast::Hasher {
+        crc32fast::Hasher::new_with_initial_len(self.crc, self.len.into())
+    }
+}
 
 /// JSON that is being made. Commas are put where they are needed.
 #[derive(Default)]

@@ -7,6 +7,7 @@
 mod fixed;
 mod json;
 mod machine;
+pub(super) mod origin;
 mod strings;
 mod table;
 mod time;
@@ -14,12 +15,12 @@ mod time;
 use std::io;
 use std::io::Write;
 
-use super::origin::Origin;
 use super::{Report, Values};
 use crate::report::output;
-use fixed::{Deflater, End, Fragment};
+use fixed::{Deflater, End};
 pub use fixed::{FixedColumn, FixedColumns, FixedValues, fixed_columns};
-pub(super) use json::Json;
+use json::{Fragment, Json};
+use origin::Origin;
 use strings::Texts;
 
 pub(crate) use time::begin;

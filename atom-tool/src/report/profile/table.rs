@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use atom_abi::OBJECT_SHIFT;
-
-use super::fixed::{FixedColumn, Fragment};
-use super::json::Json;
+use super::fixed::{FixedColumn, in_object};
+use super::json::{Fragment, Json};
 use super::strings::Texts;
 use crate::report::column::{By, Column, Role, Sum, Type, Whole};
 use crate::report::{Cell, ColumnTable, Readers, Table, Values};
@@ -143,15 +141,6 @@ fn open(json: &mut Json, key: &str, fixed: Option<Fragment>) {
     json.key(key).open('[');
     if let Some(fragment) = fixed.filter(|fragment| fragment.len != 0) {
         json.fragment(fragment);
-    }
-}
-
-/// The object of an address of the process, and the address in it, given the number of the process's objects.
-pub fn in_object(address: u64, objects: usize) -> (u64, u64) {
-    // A program alone may have addresses of any size, and so has memory at run time.
-    match address >> OBJECT_SHIFT {
-        object if object < objects as u64 => (object, address & ((1 << OBJECT_SHIFT) - 1)),
-        _ => (0, address),
     }
 }
 

@@ -5,7 +5,7 @@ use profile::{By, Profile, Role, Sum, Type, Value};
 use super::*;
 use crate::Cell;
 use crate::report::column::{self, Column};
-use crate::report::origin::Known;
+use crate::report::profile::origin::Known;
 use crate::report::{Readers, Report, Values};
 
 fn read(report: &Report) -> Profile {

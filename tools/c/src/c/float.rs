@@ -1,7 +1,5 @@
 //! Floating-point numbers as C writes and reads them.
 
-use super::format::Spec;
-
 /// The names of values that have no digits.
 pub fn special(x: f64) -> Option<&'static str> {
     match x {
@@ -12,12 +10,12 @@ pub fn special(x: f64) -> Option<&'static str> {
 }
 
 /// The digits of a number that is not negative, by a letter of `e`, `f`, `g` and `a`.
-pub fn digits(x: f64, letter: u8, spec: Spec) -> String {
+pub fn digits(x: f64, letter: u8, precision: Option<usize>, is_alternate: bool) -> String {
     match letter {
-        b'f' => fixed(x, spec.precision.unwrap_or(6), spec.is_alternate),
-        b'e' => exponential(x, spec.precision.unwrap_or(6), spec.is_alternate),
-        b'g' => general(x, spec.precision.unwrap_or(6).max(1), spec.is_alternate),
-        _ => hexadecimal(x, spec.precision, spec.is_alternate),
+        b'f' => fixed(x, precision.unwrap_or(6), is_alternate),
+        b'e' => exponential(x, precision.unwrap_or(6), is_alternate),
+        b'g' => general(x, precision.unwrap_or(6).max(1), is_alternate),
+        _ => hexadecimal(x, precision, is_alternate),
     }
 }
 

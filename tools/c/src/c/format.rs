@@ -265,7 +265,8 @@ impl Spec {
         let (mut text, front) = match float::special(x) {
             Some(special) => (format!("{sign}{special}"), 0),
             None => {
-                let digits = float::digits(x.abs(), letter.to_ascii_lowercase(), self);
+                let letter = letter.to_ascii_lowercase();
+                let digits = float::digits(x.abs(), letter, self.precision, self.is_alternate);
                 // Zeros are after the sign and after `0x`.
                 let base = 2 * usize::from(letter.eq_ignore_ascii_case(&b'a'));
                 (format!("{sign}{digits}"), sign.len() + base)

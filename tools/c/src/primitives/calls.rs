@@ -8,12 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use atom_tool::private::Type;
 use atom_tool::{
     AccessSize, AccessSizeOf, BrCondValue, BranchTarget, Computed, Direction, EdgeKind, EffAddrOf,
-    EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg, Place, Reg,
-    RegSum, RepCount, Result, ReturnValue, StoredValue, StoredValueOf, Way,
+    EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg, Place,
+    Placed, Reg, RegSum, RepCount, Result, ReturnValue, StoredValue, StoredValueOf, Way,
 };
 
 use super::handles::{block, inst, primitives, proc, program, stop, word};
-use super::placed;
+use super::placed::{Data, data};
+use super::{paths, sites};
 use crate::varargs::VaList;
 
 /// Bit of a register's number that stands for its second 64 bits.
@@ -207,9 +208,23 @@ unsafe fn argument<'a>(of: Type, list: &mut VaList, primitive: &str) -> NamedArg
             Type::Address => ImageAddress(list.word()).into(),
             Type::Placed(_) => {
                 let is_all = of.is_of_all_threads();
-                placed::argument(list.word() as usize, is_all, primitive)
+                placed(list.word() as usize, is_all, primitive)
             }
         }
+    }
+}
+
+/// The data as an argument; `is_all` for a parameter `THREADS` or `PATHS`.
+fn placed(handle: usize, is_all: bool, primitive: &str) -> NamedArg<'static> {
+    match data(handle, primitive) {
+        Data::Counters(table) => table.into(),
+        Data::Marks(table) => table.into(),
+        Data::Thread(bytes) if is_all => Placed::all_threads(bytes).into(),
+        Data::Thread(bytes) => Placed::this_thread(bytes).into(),
+        Data::Row(row) => row,
+        Data::Files(files) => files.into(),
+        Data::List(list) => sites::argument(list),
+        Data::Paths(followed) => paths::argument(followed, is_all).into(),
     }
 }
 

@@ -11,6 +11,10 @@ use atom_tool::{Block, Inst, Object, Proc, Program};
 
 use crate::varargs;
 
+unsafe extern "C" {
+    fn abort() -> !;
+}
+
 /// The program, while the instrument routine runs.
 static PROGRAM: AtomicPtr<Program<'static>> = AtomicPtr::new(null_mut());
 
@@ -47,6 +51,13 @@ pub fn program() -> Program<'static> {
 /// Ends `atom` with an error of a primitive.
 pub fn stop(primitive: &str, reason: impl std::fmt::Display) -> ! {
     program().stop(&format!("{primitive}: {reason}"))
+}
+
+/// Ends the process with a mistake of the tool's, as an assertion does.
+pub fn fail(function: &str, reason: impl std::fmt::Display) -> ! {
+    eprintln!("{function}: {reason}");
+    // SAFETY: it has no conditions.
+    unsafe { abort() }
 }
 
 /// A handle for an index.

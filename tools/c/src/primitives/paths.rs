@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use atom_tool::paths::{CallPaths, PathNode, PathOptions, PathState, Spot, Tree, amounts};
 use atom_tool::{AllThreads, Place, Placed};
 
-use super::handles::{of_block, proc, program, stop, word};
+use super::handles::{fail, of_block, proc, program, stop, word};
 use super::placed::{Data, data, keep};
 use super::sites;
 
@@ -136,7 +136,7 @@ unsafe extern "C" fn CalledNode(
 /// It is an argument of that type.
 unsafe fn all(paths: *const c_void, function: &str) -> AllThreads<PathState> {
     if paths.is_null() {
-        super::report::fail(function, "the call paths are NULL");
+        fail(function, "the call paths are NULL");
     }
     // SAFETY: the caller's promise: the type is transparent over a pointer.
     unsafe { std::mem::transmute(paths) }

@@ -4,14 +4,13 @@ use std::ffi::{c_char, c_int, c_long};
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
+use atom_tool::paths::CallPaths;
 use atom_tool::private::{first_copy, next_copy, thread_of_copy};
-use atom_tool::{Address, CounterTable, MarkTable, NamedArg, Placed, ThreadBytes};
+use atom_tool::{Address, CounterTable, MarkTable, NamedArg, SiteList, StringList, ThreadBytes};
 
 use atom_tool::report::ReportFiles;
 
 use super::handles::{program, stop};
-use super::paths::{self, Followed};
-use super::sites::{self, List};
 
 /// What a handle stands for.
 #[derive(Clone, Copy)]
@@ -23,7 +22,40 @@ pub enum Data {
     Row(NamedArg<'static>),
     Files(&'static ReportFiles),
     List(&'static Mutex<List>),
-    Paths(&'static Followed),
+    Paths(&'static Mutex<CallPaths>),
+}
+
+/// A list that an instrument routine fills, until a call is added with it.
+pub enum Growing<T: 'static> {
+    Open(T),
+    Given(&'static T),
+}
+
+impl<T: Default> Growing<T> {
+    /// The list, to which nothing is added any more.
+    pub fn give(&mut self) -> &'static T {
+        if let Self::Open(list) = self {
+            *self = Self::Given(Box::leak(Box::new(std::mem::take(list))));
+        }
+        match self {
+            Self::Given(list) => list,
+            Self::Open(_) => unreachable!("it was given above"),
+        }
+    }
+
+    /// The list, to add to it.
+    pub fn open(&mut self, primitive: &str) -> &mut T {
+        match self {
+            Self::Open(list) => list,
+            Self::Given(_) => stop(primitive, "a call has been added with this list before"),
+        }
+    }
+}
+
+/// A list of either kind.
+pub enum List {
+    Sites(Growing<SiteList>),
+    Strings(Growing<StringList>),
 }
 
 static ALL: Mutex<Vec<Data>> = Mutex::new(Vec::new());
@@ -41,20 +73,6 @@ pub fn data(handle: usize, primitive: &str) -> Data {
     match all.get(handle.wrapping_sub(1)) {
         Some(data) => *data,
         None => stop(primitive, "this is no data that a function has made"),
-    }
-}
-
-/// The data as an argument; `is_all` for a parameter `THREADS` or `PATHS`.
-pub fn argument(handle: usize, is_all: bool, primitive: &str) -> NamedArg<'static> {
-    match data(handle, primitive) {
-        Data::Counters(table) => table.into(),
-        Data::Marks(table) => table.into(),
-        Data::Thread(bytes) if is_all => Placed::all_threads(bytes).into(),
-        Data::Thread(bytes) => Placed::this_thread(bytes).into(),
-        Data::Row(row) => row,
-        Data::Files(files) => files.into(),
-        Data::List(list) => sites::argument(list),
-        Data::Paths(followed) => paths::argument(followed, is_all).into(),
     }
 }
 

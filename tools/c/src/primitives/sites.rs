@@ -7,41 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atom_tool::{NamedArg, SiteList, Sites, StringList, Strings};
 
-use super::handles::{block, inst, proc, stop, word};
-use super::placed::{Data, data, keep};
-
-/// A list that an instrument routine fills, until a call is added with it.
-pub enum Growing<T: 'static> {
-    Open(T),
-    Given(&'static T),
-}
-
-impl<T: Default> Growing<T> {
-    /// The list, to which nothing is added any more.
-    fn give(&mut self) -> &'static T {
-        if let Self::Open(list) = self {
-            *self = Self::Given(Box::leak(Box::new(std::mem::take(list))));
-        }
-        match self {
-            Self::Given(list) => list,
-            Self::Open(_) => unreachable!("it was given above"),
-        }
-    }
-
-    /// The list, to add to it.
-    fn open(&mut self, primitive: &str) -> &mut T {
-        match self {
-            Self::Open(list) => list,
-            Self::Given(_) => stop(primitive, "a call has been added with this list before"),
-        }
-    }
-}
-
-/// A list of either kind.
-pub enum List {
-    Sites(Growing<SiteList>),
-    Strings(Growing<StringList>),
-}
+use super::handles::{block, fail, inst, proc, stop, word};
+use super::placed::{Data, Growing, List, data, keep};
 
 /// A new list, which lives for ever.
 pub fn new(list: List) -> Data {
@@ -126,7 +93,7 @@ unsafe extern "C" fn PushString(strings: usize, text: *const c_char) -> c_int {
 /// It is an argument of that type.
 pub unsafe fn sites(at: *const c_void, function: &str) -> Sites {
     if at.is_null() {
-        super::report::fail(function, "the sites are NULL");
+        fail(function, "the sites are NULL");
     }
     // SAFETY: the caller's promise: the type is transparent over a pointer.
     unsafe { std::mem::transmute(at) }
@@ -200,7 +167,7 @@ unsafe extern "C" fn GetSite(all: *const c_void, n: c_long, to: *mut CSite) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn GetString(all: *const c_void, key: c_int) -> *const c_char {
     if all.is_null() {
-        super::report::fail("GetString", "the strings are NULL");
+        fail("GetString", "the strings are NULL");
     }
     // SAFETY: the caller's promise: the type is transparent over a pointer.
     let all: Strings = unsafe { std::mem::transmute(all) };

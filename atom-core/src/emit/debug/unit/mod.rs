@@ -2,37 +2,17 @@
 
 mod address;
 mod attribute;
-mod form;
 
 use gimli::constants::*;
 
 use self::attribute::Attribute;
-use self::form::{Abbreviation, abbreviations, with_ranges};
-pub(super) use self::form::{form, skip_form};
 use super::bytes::{Cursor, patch};
+use super::context::{Context, Fixup, Target};
+use super::form::{Abbreviation, abbreviations, form, skip_form, with_ranges};
 use super::input::Input;
 use super::lines::Lines;
 use super::lists::{ListKind, Lists};
 use super::map::{CodeMap, Piece};
-
-/// A section of the output from whose part a number counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Target {
-    /// The file's part of `.debug_info`.
-    Info,
-    /// This unit's range lists.
-    Ranges,
-    /// This unit's location lists.
-    Locations,
-}
-
-/// A number of a unit to which the start of a section's part is added.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fixup {
-    pub at: usize,
-    pub size: usize,
-    pub target: Target,
-}
 
 /// Offsets in the output of the parts of sections that are copied.
 #[derive(Clone, Copy, Default)]
@@ -45,24 +25,6 @@ pub(super) struct Bases {
     pub macros: u64,
     pub str: u64,
     pub str_offsets: u64,
-}
-
-/// Facts about a unit, known once its first entry is read.
-pub(super) struct Context {
-    pub version: u16,
-    pub offset_size: usize,
-    /// Offset in `.debug_addr` from which addresses by index count.
-    pub addr_base: u64,
-    /// Base address of the unit's lists.
-    pub low_pc: u64,
-}
-
-impl Context {
-    /// An address of `.debug_addr`.
-    pub fn indexed_address(&self, input: &Input<'_>, index: u64) -> Option<u64> {
-        let at = self.addr_base.checked_add(index.checked_mul(8)?)?;
-        Cursor::new(&input.addr, usize::try_from(at).ok()?).u64()
-    }
 }
 
 /// A unit's contribution to the output.

@@ -7,7 +7,7 @@ use super::{Context, Path, Result, is_simple, plain_register};
 use crate::analysis::specialise::ops::{End, Node, Op};
 use crate::live::RegSet;
 use crate::plan::code::Target;
-use crate::plan::detour::Detour;
+use crate::plan::stub::Stub;
 use crate::plan::wrapper::Wrapper;
 use crate::tool::value::Value;
 use crate::x86::abi::ARGUMENT_REGISTERS;
@@ -146,7 +146,7 @@ impl Site<'_> {
     }
 
     /// Calls the routine through a shared stub; false if that is impossible.
-    fn detour(&mut self, context: &Context) -> Result<bool> {
+    fn stub(&mut self, context: &Context) -> Result<bool> {
         let call = context.call;
         let simple = |v: &Value| matches!(v, Value::Const(_)) || is_simple(v);
         if self.point.is_piece
@@ -155,14 +155,14 @@ impl Site<'_> {
         {
             return Ok(false);
         }
-        let Some((mut detour, pushed)) = Detour::new(&call.values, call.common) else {
+        let Some((mut stub, pushed)) = Stub::new(&call.values, call.common) else {
             return Ok(false);
         };
         let keep_flags = context.flags_later || self.point.live.intersects(RegSet::FLAGS);
         let outer = self.state.depth;
         if self.state.depth == 0 {
             self.move_stack(self.point.red_zone());
-            detour.back += self.point.red_zone() as u16;
+            stub.back += self.point.red_zone() as u16;
         }
         for (k, &i) in pushed.iter().enumerate() {
             let value = &call.values[i];
@@ -204,7 +204,7 @@ impl Site<'_> {
             yields: false,
             stack: None,
             apart: self.wrappers.apart.filter(|_| clobbers.is_apart),
-            detour: Some(detour),
+            stub: Some(stub),
         };
         self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
         self.state.depth = outer;
@@ -214,7 +214,7 @@ impl Site<'_> {
 
     /// Calls the routine at the end of a path of the body.
     pub(super) fn call_out(&mut self, context: &Context) -> Result<()> {
-        if self.detour(context)? {
+        if self.stub(context)? {
             return Ok(());
         }
         let call = context.call;

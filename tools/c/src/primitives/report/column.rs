@@ -5,7 +5,8 @@ use std::ptr::null;
 
 use atom_tool::report::{self, Sum};
 
-use super::{fail, kept};
+use super::kept;
+use crate::primitives::handles::fail;
 
 /// C's `Column`. Texts that are not needed are NULL.
 #[repr(C)]

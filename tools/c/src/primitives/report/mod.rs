@@ -12,21 +12,11 @@ use std::io::Write;
 use atom_tool::report::Readers;
 use atom_tool::{Cell, Files, Sites};
 
+use super::handles::fail;
 use super::sites;
 use crate::varargs::bytes;
 use column::{CColumn, Column, Kind, Scope};
 use table::Table;
-
-unsafe extern "C" {
-    fn abort() -> !;
-}
-
-/// Ends the process with a mistake of the tool's, as an assertion does.
-pub fn fail(function: &str, reason: impl std::fmt::Display) -> ! {
-    eprintln!("{function}: {reason}");
-    // SAFETY: it has no conditions.
-    unsafe { abort() }
-}
 
 /// A copy of a text, which is never freed: a report's names are few. Empty for NULL.
 ///

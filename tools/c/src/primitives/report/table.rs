@@ -4,7 +4,8 @@ use atom_tool::Cell;
 use atom_tool::report::{By, Readers};
 
 use super::column::{Column, Kind, Scope};
-use super::{fail, quotient};
+use super::quotient;
+use crate::primitives::handles::fail;
 
 /// What a row stands for, by a number of `TableType`.
 pub fn by(number: i32) -> Option<By> {

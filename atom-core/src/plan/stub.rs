@@ -1,6 +1,6 @@
 //! Calls that are rarely made, in few bytes at the point.
 //!
-//! A detour is an out-of-line stub that many points share. The point pushes the arguments that only it
+//! The code is an out-of-line stub that many points share. A point pushes the arguments that only it
 //! knows and calls the stub. The stub does the work of the routine, keeps all registers, and drops the
 //! pushed words when it returns (`ret n`), so after the call nothing has changed. Its code is made like
 //! the calls of a point, so a routine that can be in line is in line there.
@@ -38,14 +38,14 @@ pub enum Fill {
 
 /// What a shared stub does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Detour {
+pub struct Stub {
     /// Sources of the arguments.
     pub fills: [Fill; MOST],
     /// Number of bytes that it drops when it returns.
     pub back: u16,
 }
 
-impl Detour {
+impl Stub {
     /// The stub for a call with these arguments, and the numbers of those that the point pushes, in the
     /// order of pushing. `None` if a stub cannot get them. `common` is a mask of the arguments that are
     /// the same in all calls of the routine.

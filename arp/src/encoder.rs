@@ -3,7 +3,7 @@
 //! It gets one record for each execution of a measured section, which costs a few instructions. A
 //! block can be read without any other block. The format of a block is described with its
 //! reader, [`samples`](crate::file::samples).
-use crate::record::tree::{NONE, ROOT, Tree};
+use crate::tree::{NONE, ROOT, Tree};
 use crate::types::{DataType, ValueSet};
 use crate::value::Area;
 

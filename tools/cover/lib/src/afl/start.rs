@@ -7,7 +7,7 @@
 use atom_tool::MarkTable;
 use atom_tool::prelude::*;
 
-use super::{Begin, begin};
+use super::{Begin, Settings, begin};
 
 /// A place at which the server begins.
 pub enum Start<'a> {
@@ -27,28 +27,29 @@ impl Start<'_> {
     }
 }
 
-/// The places that an option names: an address, or a pattern of procedures. Without one, where `main` begins.
-pub fn find<'a>(program: &Program<'a>, option: Option<&str>) -> Result<Vec<Start<'a>>> {
-    let Some(option) = option else {
-        return default(program).map(|start| vec![start]);
+/// The places that the option `start` names: an address, or a pattern of procedures. Without it, where `main` begins.
+pub fn find<'a>(program: &Program<'a>, settings: &Settings) -> Result<Vec<Start<'a>>> {
+    let name = format!("{}start", settings.prefix);
+    let Some(option) = &settings.start else {
+        return default(program, &name).map(|start| vec![start]);
     };
     let hex = option.strip_prefix("0x");
     if let Some(address) = hex.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
         let inst = program.inst_at(address);
-        let inst = inst.ok_or_else(|| format!("--afl-start: no instruction starts at {option}"))?;
+        let inst = inst.ok_or_else(|| format!("{name}: no instruction starts at {option}"))?;
         return Ok(vec![Start::Inst(inst)]);
     }
     let procs = program.procs_matching(option)?;
     let procs = procs.into_iter().filter(|proc| !proc.is_opaque());
     let starts: Vec<_> = procs.map(Start::Proc).collect();
     if starts.is_empty() {
-        Err(format!("--afl-start: {option} is not instrumented").into())
+        Err(format!("{name}: {option} is not instrumented").into())
     } else {
         Ok(starts)
     }
 }
 
-fn default<'a>(program: &Program<'a>) -> Result<Start<'a>> {
+fn default<'a>(program: &Program<'a>, name: &str) -> Result<Start<'a>> {
     let is_usable = |proc: &Proc<'_>| !proc.is_opaque();
     let own = |proc: &Proc<'_>| proc.object().is_program() && !proc.is_stub();
     let named = program.procs_named("main").into_iter();
@@ -56,9 +57,9 @@ fn default<'a>(program: &Program<'a>) -> Result<Start<'a>> {
         return Ok(Start::Proc(main));
     }
     let entry = entry_point(program)?;
-    let first = program.inst_at(entry).ok_or(
-        "the program's entry point is not instrumented: say with --afl-start where to begin",
-    )?;
+    let first = program.inst_at(entry).ok_or_else(|| {
+        format!("the program's entry point is not instrumented: say with {name} where to begin")
+    })?;
     let mut insts = first.proc().blocks().flat_map(|block| block.insts());
     let main = insts.find_map(|inst| program.proc_at(word_to_rdi(&inst)?));
     Ok(match main.filter(is_usable).filter(own) {

@@ -3,7 +3,7 @@
 //! Each way between blocks has a cell of 8 bits that counts how often it was gone, or shares it where one follows from
 //! the other (`crate::marks`). Before the program's own work begins, the fuzzer's shared memory takes the place of the
 //! cells (`map`), and the process becomes a fork server (`server`). Each child that the server makes is a run of the
-//! program. `docs/tools/cover.md` describes options and use. Test cases may be in shared memory, too (`input`), and what
+//! program. `docs/tools/afl.md` describes options and use. Test cases may be in shared memory, too (`input`), and what
 //! the program compares with what may be logged (`compare`).
 //!
 //! Cells have a fixed place in the program's data, so a count is in line code without a base register. The place need
@@ -87,8 +87,10 @@ fn cycle(
     );
 }
 
-/// Options of this mode; none of them if it is not wanted.
+/// The options.
 pub struct Settings {
+    /// What is in front of the options' names: `--`, or more for *cover*.
+    prefix: &'static str,
     start: Option<String>,
     persistent: Option<String>,
     most_cells: u64,
@@ -99,55 +101,56 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the options. `None` without `--afl`.
-    pub fn from_options(options: &Options<'_>) -> Result<Option<Self>> {
-        let is_wanted = options.flag("--afl");
+    /// Reads the options, whose names have `prefix` in front.
+    pub fn from_options(options: &Options<'_>, prefix: &'static str) -> Result<Self> {
+        let name = |word| format!("{prefix}{word}");
         let settings = Self {
-            start: options.value("--afl-start")?.map(str::to_owned),
-            persistent: options.value("--afl-persistent")?.map(str::to_owned),
-            most_cells: options.size("--afl-map", MOST_CELLS)?,
-            has_comparisons: options.flag("--afl-cmplog"),
-            cycles: options.size("--afl-cycles", CYCLES)?,
+            prefix,
+            start: options.value(&name("start"))?.map(str::to_owned),
+            persistent: options.value(&name("persistent"))?.map(str::to_owned),
+            most_cells: options.size(&name("map"), MOST_CELLS)?,
+            has_comparisons: options.flag(&name("cmplog")),
+            cycles: options.size(&name("cycles"), CYCLES)?,
             protocol: options.choice(
-                "--afl-protocol",
+                &name("protocol"),
                 &[("auto", ANY_PROTOCOL), ("0", 0), ("1", 1)],
             )?,
-            has_input: options.flag("--afl-input"),
+            has_input: options.flag(&name("input")),
         };
-        if !is_wanted {
-            let others = [
-                ("--afl-start", settings.start.is_some()),
-                ("--afl-persistent", settings.persistent.is_some()),
-                ("--afl-cmplog", settings.has_comparisons),
-                ("--afl-input", settings.has_input),
-            ];
-            let given = others.iter().find(|(_, is_given)| *is_given);
-            return match given {
-                Some((name, _)) => Err(format!("{name} needs --afl").into()),
-                None => Ok(None),
-            };
-        }
         if settings.start.is_some() && settings.persistent.is_some() {
-            return Err(
-                "--afl-start and --afl-persistent cannot be used together: a persistent \
-                        process begins at its procedure"
-                    .into(),
-            );
+            return Err(format!(
+                "{prefix}start and {prefix}persistent cannot be used together: a persistent \
+                 process begins at its procedure"
+            )
+            .into());
         }
         if settings.has_input && settings.persistent.is_none() {
-            return Err("--afl-input needs --afl-persistent: the procedure that takes it".into());
+            let text = "persistent: the procedure that takes it";
+            return Err(format!("{prefix}input needs {prefix}{text}").into());
         }
         if !(1..=MOST_CELLS).contains(&settings.most_cells) {
-            return Err(format!("--afl-map takes 1 to {MOST_CELLS} cells").into());
+            return Err(format!("{prefix}map takes 1 to {MOST_CELLS} cells").into());
         }
         if !(1..=u64::from(u32::MAX)).contains(&settings.cycles) {
-            return Err("--afl-cycles takes a number from 1 to 4294967295".into());
+            return Err(format!("{prefix}cycles takes a number from 1 to 4294967295").into());
         }
-        Ok(Some(settings))
+        Ok(settings)
+    }
+
+    /// The name of an option that was given, if any was.
+    pub fn given(&self) -> Option<String> {
+        let all = [
+            ("start", self.start.is_some()),
+            ("persistent", self.persistent.is_some()),
+            ("cmplog", self.has_comparisons),
+            ("input", self.has_input),
+        ];
+        let given = all.iter().find(|(_, is_given)| *is_given);
+        given.map(|(name, _)| format!("{}{name}", self.prefix))
     }
 }
 
-/// Adds the calls of this mode.
+/// Adds the calls.
 pub fn instrument(program: &Program, settings: &Settings) -> Result {
     let points = points(program);
     if points.is_empty() {
@@ -167,7 +170,7 @@ pub fn instrument(program: &Program, settings: &Settings) -> Result {
     if points.len() > cells {
         let share = points.len().div_ceil(cells);
         eprintln!(
-            "cover: {} ways between blocks share {cells} cells, up to {share} in each",
+            "afl: {} ways between blocks share {cells} cells, up to {share} in each",
             points.len()
         );
     }
@@ -184,9 +187,9 @@ pub fn instrument(program: &Program, settings: &Settings) -> Result {
         _unused: [0; 7],
     };
     match &settings.persistent {
-        Some(pattern) => add_cycles(program, pattern, [marks, done], &how)?,
+        Some(pattern) => add_cycles(program, settings, pattern, [marks, done], &how)?,
         None => {
-            for point in start::find(program, settings.start.as_deref())? {
+            for point in start::find(program, settings)? {
                 point.add_call((marks, done, &how));
             }
         }
@@ -197,6 +200,7 @@ pub fn instrument(program: &Program, settings: &Settings) -> Result {
 /// Adds the calls of a persistent process at the procedures of a pattern.
 fn add_cycles(
     program: &Program,
+    settings: &Settings,
     pattern: &str,
     [marks, done]: [MarkTable; 2],
     how: &Begin,
@@ -204,7 +208,8 @@ fn add_cycles(
     for proc in program.procs_matching(pattern)? {
         if proc.is_opaque() {
             let name = proc.name();
-            return Err(format!("--afl-persistent: {name} is not instrumented").into());
+            let option = format!("{}persistent", settings.prefix);
+            return Err(format!("{option}: {name} is not instrumented").into());
         }
         let words = [Reg::Rdi, Reg::Rsi, Reg::Rdx, Reg::Rcx, Reg::R8, Reg::R9];
         let [a, b, c, d, e, f] = words;

@@ -39,7 +39,7 @@ pub fn run(map: Map, done: Marks, of: Loop) {
     }
     let mut source = if of.has_input {
         Some(Source::of_environment().unwrap_or_else(|message| {
-            eprintln!("cover: {message}");
+            eprintln!("afl: {message}");
             sys::exit(1)
         }))
     } else {

@@ -270,7 +270,7 @@ pub fn begin(done: Marks) -> Option<u32> {
         return None;
     }
     let protocol = log::attach().unwrap_or_else(|message| {
-        eprintln!("cover: {message}");
+        eprintln!("afl: {message}");
         sys::exit(1)
     });
     done.set_all(protocol.is_none());

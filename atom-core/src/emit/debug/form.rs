@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gimli::constants::*;
 
-use super::super::bytes::Cursor;
+use super::bytes::Cursor;
 
 /// An attribute without a meaning, of a number that no vendor uses.
 const FILLER: DwAt = DwAt(0x2a70);
@@ -16,12 +16,12 @@ pub(super) struct Abbreviation {
 }
 
 /// Reads a form; `None` for a number that cannot be one.
-pub(in super::super) fn form(cursor: &mut Cursor<'_>) -> Option<DwForm> {
+pub(super) fn form(cursor: &mut Cursor<'_>) -> Option<DwForm> {
     cursor.uleb()?.try_into().ok().map(DwForm)
 }
 
 /// Skips a value; `None` for a form that is not known.
-pub(in super::super) fn skip_form(
+pub(super) fn skip_form(
     cursor: &mut Cursor<'_>,
     form: DwForm,
     offset_size: usize,

@@ -10,14 +10,18 @@ use crate::Program;
 use crate::data::strings::{self, StringList};
 use crate::navigation::object::Object;
 
-use super::profile::Json;
-use super::unseen::Unseen;
+use super::Json;
+use crate::report::unseen::Unseen;
 
 /// Number of strings for each object.
 const FIELDS: usize = 6;
 
 /// Instrument side: appends the strings.
-pub(super) fn push(names: &mut StringList, options: &[&str], program: Option<Program<'_>>) {
+pub(in crate::report) fn push(
+    names: &mut StringList,
+    options: &[&str],
+    program: Option<Program<'_>>,
+) {
     names.push(&options.len().to_string());
     for option in options {
         names.push(option);
@@ -51,14 +55,14 @@ fn push_object(names: &mut StringList, object: &Object<'_>) {
 
 /// Analysis side: the strings.
 #[derive(Default)]
-pub(super) struct Origin {
+pub(in crate::report) struct Origin {
     pub options: Vec<&'static str>,
     pub objects: Vec<Known>,
 }
 
 /// An object of the process.
 #[derive(Default)]
-pub(super) struct Known {
+pub(in crate::report) struct Known {
     pub name: &'static str,
     pub path: &'static str,
     pub build_id: &'static str,

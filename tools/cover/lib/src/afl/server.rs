@@ -57,7 +57,7 @@ pub fn begin(map: Map, done: Marks, protocol: u32, input: Option<&Source>) {
         Ok(false) => return,
         Ok(true) => {}
         Err(message) => {
-            eprintln!("cover: {message}");
+            eprintln!("afl: {message}");
             sys::exit(1);
         }
     }
@@ -117,9 +117,7 @@ impl Announcement {
         }
         let answer = sys::read_word(CONTROL);
         if answer != Some(!VERSION_1) {
-            eprintln!(
-                "cover: the fuzzer does not know version 1 of the protocol: use --afl-protocol 0"
-            );
+            eprintln!("afl: the fuzzer does not know version 1 of the protocol: use --protocol 0");
             sys::exit(1);
         }
         let options = if self.has_input {
@@ -162,7 +160,7 @@ fn serve(mut asked: Option<u32>) {
             }
             None => match thread.fork() {
                 None => {
-                    eprintln!("cover: cannot fork");
+                    eprintln!("afl: cannot fork");
                     sys::exit(1)
                 }
                 Some(0) => {

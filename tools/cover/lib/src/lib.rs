@@ -1,0 +1,4 @@
+//! What the tools *cover* and *afl* share.
+
+pub mod afl;
+pub mod marks;
