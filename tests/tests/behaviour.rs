@@ -56,6 +56,7 @@ programs! {
     jumptables_c: "jumptables.c",
     labeltable_s: "labeltable.S",
     last_c: "last.c",
+    latecase_s: "latecase.S",
     lookalike_s: "lookalike.S",
     flagdispatch_s: "flagdispatch.S",
     midinsn_s: "midinsn.S",

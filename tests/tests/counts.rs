@@ -47,6 +47,7 @@ programs! {
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",
     labeltable_s: "labeltable.S",
+    latecase_s: "latecase.S",
     lookalike_s: "lookalike.S",
     flagdispatch_s: "flagdispatch.S",
     interrupts_c: "interrupts.c",

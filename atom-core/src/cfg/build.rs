@@ -259,7 +259,7 @@ impl<'a> Discovery<'a> {
     }
 
     /// Number of bodies that start at an address or before it.
-    fn bodies_up_to(&self, address: u64) -> usize {
+    pub(super) fn bodies_up_to(&self, address: u64) -> usize {
         let offset = address.checked_sub(self.image.base).map(u32::try_from);
         match offset {
             None => 0,

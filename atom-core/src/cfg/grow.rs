@@ -3,6 +3,7 @@
 
 use rayon::iter::Either;
 use rayon::prelude::*;
+use rustc_hash::FxHashSet;
 
 use super::build::{Discovery, region_end};
 use super::gaps::Followed;
@@ -46,6 +47,8 @@ impl Discovery<'_> {
             .filter_map(sort)
             .partition_map(|either| either);
         let mut new_seeds = Vec::new();
+        // New seeds to which nothing but jump tables is known to lead.
+        let mut parts = FxHashSet::default();
         let mut followed = Followed::new(self.image);
         for (target, bits) in outside {
             if region_end(&self.regions, target).is_none() {
@@ -62,6 +65,11 @@ impl Discovery<'_> {
             let callees = self.follow(target, &mut followed);
             if is_certain || callees.is_some() {
                 new_seeds.push(target);
+                if bits == mark::INDIRECT && !self.pointers.contains(target) {
+                    parts.insert(target);
+                } else {
+                    parts.remove(&target);
+                }
                 // The callees are added at the same time, because a procedure ends where the next one starts.
                 new_seeds.extend(callees.unwrap_or_default());
             }
@@ -112,7 +120,19 @@ impl Discovery<'_> {
                 changed
             })
             .reduce(|| false, |a, b| a | b);
-        self.add_procs(new_seeds, false) | fresh
+        let added = self.add_procs(new_seeds, false);
+        self.note_parts(&parts);
+        added | fresh
+    }
+
+    /// Notes that seeds are parts of other procedures.
+    fn note_parts(&mut self, parts: &FxHashSet<u64>) {
+        if parts.is_empty() {
+            return;
+        }
+        for seed in &mut self.seeds {
+            seed.looks_like_fragment |= parts.contains(&seed.start);
+        }
     }
 
     /// True if a leader is new. If only data names its address, the bytes must also be plausible code.

@@ -164,7 +164,8 @@ fn of_addresses(image: &Image, body: &Body, at: usize, load: &Instruction) -> Ta
 /// The number of entries by the comparison that guards the jump:
 /// `cmp index, n; ja default` means n + 1 entries.
 ///
-/// Only a comparison of the index itself counts. Going back from the load, the
+/// Only a comparison of the index itself counts, or of the same extension of the same register
+/// (`movzx eax,di; cmp eax,n; ja default; movzx eax,di`). Going back from the load, the
 /// index is followed through copies, extensions and loads.
 fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<Bound> {
     let exact = |count: u64| {
@@ -175,8 +176,15 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
     let mut memory = None;
     let mut above = None;
     let mut compared = None;
+    // The last instruction that made the index from a register; what was compared if that was another register.
+    let mut copy: Option<Instruction> = None;
+    let mut twin: Option<(Register, u64)> = None;
     for i in before(image, body, at).take(16) {
         match i.mnemonic() {
+            _ if twin.is_some_and(|(register, _)| writes(&i, register)) => {
+                let is_same = copy.is_some_and(|c| makes_the_same(&c, &i));
+                return is_same.then(|| exact(twin?.1)).flatten();
+            }
             Mnemonic::Ja => above = Some(1),
             Mnemonic::Jae => above = Some(0),
             Mnemonic::Cmp if above.is_some() => {
@@ -185,9 +193,14 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                     OpKind::Memory => memory == Some(place(&i)),
                     _ => false,
                 };
-                let n = is_index.then(|| constant(&i))??;
-                let count = n.checked_add(above?)?;
-                return exact(count);
+                let count = constant(&i)?.checked_add(above?)?;
+                if is_index {
+                    return exact(count);
+                }
+                if i.op0_kind() != OpKind::Register || copy.is_none() {
+                    return None;
+                }
+                twin = Some((i.op0_register().full_register(), count));
             }
             // A copy of the index is stored, then what is left of it compared.
             Mnemonic::Sub if above.is_some() && compared.is_none() => {
@@ -209,9 +222,13 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                 let count = u32::try_from(mask.checked_add(1)?).ok()?;
                 return (count.is_power_of_two() && count <= 256).then_some(Bound::AtMost(count));
             }
+            _ if writes(&i, index) && twin.is_some() => return None,
             _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
                 (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {
-                    OpKind::Register => index = i.op1_register().full_register(),
+                    OpKind::Register => {
+                        index = i.op1_register().full_register();
+                        copy = Some(i);
+                    }
                     OpKind::Memory => {
                         memory = Some(place(&i));
                         index = Register::None;
@@ -228,6 +245,14 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
         }
     }
     None
+}
+
+/// True if two instructions make the same value from the same register.
+fn makes_the_same(a: &Instruction, b: &Instruction) -> bool {
+    a.code() == b.code()
+        && a.op1_kind() == OpKind::Register
+        && b.op1_kind() == OpKind::Register
+        && a.op1_register() == b.op1_register()
 }
 
 fn place(i: &Instruction) -> (Register, Register, u64) {

@@ -10,10 +10,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::addresses::Addresses;
-use super::build::Discovery;
+use super::build::{Discovery, region_end};
 use super::jump_table::{self, Dependencies, Elsewhere, JumpUses, Surroundings, Tables};
+use super::seeds::Seed;
 use super::traverse::{Body, mark};
 use crate::parallel::AT_ONCE;
+
+/// Most bytes that are decoded to find out whether there may be code.
+const DECODED: u64 = 4096;
 
 /// The start of the body at an address with the number of its changes, if there is one.
 type Place = Option<(u64, u32)>;
@@ -163,7 +167,11 @@ impl Discovery<'_> {
         let other_part = |body: &Body, address: u64, certain: bool| {
             let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
             let Some(i) = self.body_at(address) else {
-                return Elsewhere::Not;
+                return if self.may_continue(body, address) {
+                    Elsewhere::Perhaps
+                } else {
+                    Elsewhere::Not
+                };
             };
             let other = &self.bodies[i];
             if other.mark_at(address) & mark::START != 0 {
@@ -185,5 +193,26 @@ impl Discovery<'_> {
             unbounded_limit,
         };
         jump_table::find(self.image, body, jumps, &around)
+    }
+
+    /// True if a procedure may have code at an address after its known code, in no procedure: nothing states where it
+    /// ends, and between are at most parts that tables have shown.
+    fn may_continue(&self, body: &Body, address: u64) -> bool {
+        let next = self.bodies_up_to(address);
+        let (Some(own), Some(end)) = (
+            self.body_at(body.start),
+            region_end(&self.regions, body.start),
+        ) else {
+            return false;
+        };
+        let is_next = self.seeds[own].end.is_none() && (body.end..end).contains(&address);
+        let is_own = |seed: &Seed| seed.looks_like_fragment;
+        if !is_next || !self.seeds[own + 1..next].iter().all(is_own) {
+            return false;
+        }
+        let after = self.bodies.get(next).map_or(end, |body| body.start);
+        let mut rest = Body::new(address, after.min(end).min(address + DECODED));
+        self.data.mark(&mut rest);
+        jump_table::is_plausible(self.image, &rest, address)
     }
 }
