@@ -17,7 +17,6 @@ use crate::{find, source};
 const NO_CALLS: &str = "empty";
 
 /// What the command line asks for.
-#[derive(Clone)]
 pub struct Request<'a> {
     /// Path of the program.
     pub app: &'a Path,
@@ -92,14 +91,6 @@ impl<'a> Request<'a> {
         request.check_targets()?;
         request.options.check = request.scope(args);
         Ok(request)
-    }
-
-    /// The same request without libraries that are instrumented when they are opened.
-    pub fn without_late(&self) -> Self {
-        Self {
-            late: Vec::new(),
-            ..self.clone()
-        }
     }
 
     /// How much is compared: all if that is wanted, else what a tool adds that is not one of atom's own, which

@@ -8,7 +8,6 @@ mod objects;
 mod origin;
 mod settings;
 
-use atom_core::error::ErrorKind;
 use atom_core::image::Image;
 use atom_core::pipeline::{self, Input};
 use atom_core::{Error, Result, memory};
@@ -49,15 +48,7 @@ pub fn run(args: &Run) -> Result<()> {
     if request.options.wishes.data.is_some() || request.options.wishes.low {
         note(WISHES);
     }
-    match process(&request, image, &mut steps) {
-        // Where the room for libraries that are opened later does not fit, these run as they are.
-        Err(e) if e.kind == ErrorKind::TooLarge && !request.late.is_empty() => process(
-            &request.without_late(),
-            Image::read(request.app)?,
-            &mut steps,
-        ),
-        done => done,
-    }
+    process(&request, image, &mut steps)
 }
 
 /// Instruments the program with what it loads. The result is a *bundle*: the instrumented program, and beside it a

@@ -47,8 +47,9 @@ use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, CodeSize, Object, Returns};
 use crate::check::{self, Checked, Scope, Subject};
 use crate::emit::debug::{self, DebugSection};
+use crate::emit::facts::Facts;
 use crate::emit::{self, Output};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::image::Image;
 use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
 use crate::live::{Live, Settled};
@@ -210,8 +211,6 @@ pub fn instrument<P: Progress, T>(
         objects: &objects,
         settled: &settled,
     };
-    let call = |loaded| seen.instrument(loaded, late.rooms(), options, progress);
-    let mut tool = loaded.map(call).transpose()?;
     let mut planned = Planned {
         inputs: &inputs,
         objects: &objects,
@@ -222,10 +221,21 @@ pub fn instrument<P: Progress, T>(
         whole: Whole::without_calls(objects.len()),
         lives: Vec::new(),
     };
+    let (mut tool, area) = match tool.zip(loaded) {
+        Some((file, loaded)) => {
+            let mut call = |loaded, late: &_| planned.call(seen, loaded, late, options, progress);
+            let (tool, area) = match call(loaded, &late) {
+                // Where the room for libraries that are opened later does not fit, these run as they are.
+                Err(e) if e.kind == ErrorKind::TooLarge && matches!(late, Late::Possible) => {
+                    call(Loaded::new(file)?, &Late::Never)?
+                }
+                done => done?,
+            };
+            (Some(tool), area)
+        }
+        None => (None, None),
+    };
     if let Some(tool) = &mut tool {
-        progress.begin(Stage::Plan);
-        planned.plan(tool, &late, options, &mut |text| progress.note(text))?;
-        progress.end(Found::Plan(&planned.whole.plans));
         if options.check.is_some() || first != 0 || planned.whole.kept.is_some() {
             planned.lives = std::mem::take(&mut tool.lives);
         } else {
@@ -235,7 +245,7 @@ pub fn instrument<P: Progress, T>(
         let each = objects.iter().map(|o| Live::compute(o.image, &o.cfg));
         planned.lives = each.collect();
     }
-    let done = planned.rewrite(tool.as_ref(), sites, options, progress, deliver)?;
+    let done = planned.rewrite(tool.as_ref(), (area, sites), options, progress, deliver)?;
     if options.ends_soon {
         std::mem::forget((planned, tool));
         drop(begun);
@@ -331,7 +341,25 @@ struct Planned<'a> {
     lives: Vec<Live<'a>>,
 }
 
-impl Planned<'_> {
+impl<'a> Planned<'a> {
+    /// Runs the tool's instrument routine, plans its calls, and places the area that the objects share.
+    fn call(
+        &mut self,
+        seen: Objects<'a>,
+        loaded: Loaded,
+        late: &Late<'_>,
+        options: &Options<'_>,
+        progress: &mut impl Progress,
+    ) -> Result<(Instrumented<'a>, Option<(Area, Facts)>)> {
+        let mut tool = seen.instrument(loaded, late.rooms(), options, progress)?;
+        progress.begin(Stage::Plan);
+        self.plan(&mut tool, late, options, &mut |text| progress.note(text))?;
+        progress.end(Found::Plan(&self.whole.plans));
+        let lay_out = |begun: &Begun<'_>| begun.lay_out(&tool.analysis, &self.used, &self.whole);
+        let area = self.begun.map(lay_out).transpose()?;
+        Ok((tool, area))
+    }
+
     /// Plans the calls, and forgets them.
     fn plan(
         &mut self,
@@ -400,16 +428,14 @@ impl Planned<'_> {
     fn rewrite<P: Progress, T>(
         &self,
         tool: Option<&Instrumented<'_>>,
-        sites: Vec<Sites>,
+        (area, sites): (Option<(Area, Facts)>, Vec<Sites>),
         options: &Options<'_>,
         progress: &mut P,
         deliver: impl FnOnce(&Rewritten<'_>, &mut P) -> Result<T>,
     ) -> Result<T> {
         let analysis = tool.map(|tool| &tool.analysis);
         let in_area = self.begun.zip(analysis);
-        let lay_out =
-            |(begun, analysis): (&Begun<'_>, _)| begun.lay_out(analysis, &self.used, &self.whole);
-        let (area, mut facts) = in_area.map(lay_out).transpose()?.unzip();
+        let (area, mut facts) = area.unzip();
         let placed = run(
             progress,
             Stage::Layout,
