@@ -45,14 +45,14 @@ pub(crate) fn look(call: &SystemCall) {
         });
     } else if mode == libc::SECCOMP_MODE_FILTER as usize && may_install() {
         with_filter(filter, |filter| {
-            restrict(|number| effect(filter, number as u32).unwrap_or(Effect::Ends));
+            restrict(|number| effect(filter, number as u32).unwrap_or(Effect::Depends));
         });
     }
 }
 
 /// Takes what a process needs that is shut in, and notes what a new filter does.
 fn restrict(effect: impl Fn(usize) -> Effect) {
-    if !matches!(effect(libc::SYS_mmap as usize), Effect::Passes) {
+    if effect(libc::SYS_mmap as usize) != Effect::Passes {
         memory::set_aside();
     }
     note_pid();

@@ -12,10 +12,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// Number of system calls in the table; later ones count as forbidden.
 const CALLS: usize = 512;
 
-/// A bit for each system call: set if it is forbidden.
+/// A bit for each system call: set if it is forbidden, or may be.
 static FORBIDDEN: [AtomicU64; CALLS / 64] = [const { AtomicU64::new(0) }; CALLS / 64];
 /// As [`FORBIDDEN`], for calls that fail.
 static FAILING: [AtomicU64; CALLS / 64] = [const { AtomicU64::new(0) }; CALLS / 64];
+/// As [`FORBIDDEN`], for calls that are certainly forbidden.
+static DENIED: [AtomicU64; CALLS / 64] = [const { AtomicU64::new(0) }; CALLS / 64];
 static HAS_FILTER: AtomicBool = AtomicBool::new(false);
 
 /// What a filter does with a system call.
@@ -25,8 +27,10 @@ pub(crate) enum Effect {
     Passes,
     /// It fails with an error.
     Fails,
-    /// The process ends, or nobody knows what happens.
+    /// The process ends.
     Ends,
+    /// That depends on its arguments, or nobody knows.
+    Depends,
 }
 
 /// System calls without which no report can be made.
@@ -73,7 +77,7 @@ pub(crate) fn is_allowed(number: i64) -> bool {
 /// True if a system call must not be made, as a filter ends the process there. The ends of threads and processes are no such
 /// calls.
 #[inline]
-pub(super) fn is_denied(number: usize) -> bool {
+pub(crate) fn is_denied(number: usize) -> bool {
     HAS_FILTER.load(Ordering::Relaxed) && is_denied_by_filter(number)
 }
 
@@ -81,7 +85,7 @@ pub(super) fn is_denied(number: usize) -> bool {
 fn is_denied_by_filter(number: usize) -> bool {
     const ENDS: [i64; 2] = [libc::SYS_exit, libc::SYS_exit_group];
     let number = number as i64;
-    !is_clear(&FORBIDDEN, number) && !ENDS.contains(&number) && !is_free()
+    !is_clear(&DENIED, number) && !ENDS.contains(&number) && !is_free()
 }
 
 /// The stack of a process that shares the memory and has no filter: its lowest address, and its end.
@@ -126,10 +130,13 @@ pub(crate) fn forbid(effect: impl Fn(usize) -> Effect) {
     for number in 0..CALLS {
         let bits = match effect(number) {
             Effect::Passes => continue,
-            Effect::Fails => &FAILING,
-            Effect::Ends => &FORBIDDEN,
+            Effect::Fails => &[&FAILING][..],
+            Effect::Ends => &[&FORBIDDEN, &DENIED],
+            Effect::Depends => &[&FORBIDDEN],
         };
-        bits[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
+        for bits in bits {
+            bits[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
+        }
     }
     HAS_FILTER.store(true, Ordering::Relaxed);
 }

@@ -121,12 +121,18 @@ impl Discovery<'_> {
             })
             .reduce(|| false, |a, b| a | b);
         let added = self.add_procs(new_seeds, false);
-        if !parts.is_empty() {
-            for seed in &mut self.seeds {
-                seed.looks_like_fragment |= parts.contains(&seed.start);
-            }
-        }
+        self.note_parts(&parts);
         added | fresh
+    }
+
+    /// Notes that seeds are parts of other procedures.
+    fn note_parts(&mut self, parts: &FxHashSet<u64>) {
+        if parts.is_empty() {
+            return;
+        }
+        for seed in &mut self.seeds {
+            seed.looks_like_fragment |= parts.contains(&seed.start);
+        }
     }
 
     /// True if a leader is new. If only data names its address, the bytes must also be plausible code.

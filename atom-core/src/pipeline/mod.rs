@@ -249,7 +249,7 @@ pub fn instrument<P: Progress, T>(
         let each = objects.iter().map(|o| Live::compute(o.image, &o.cfg));
         planned.lives = each.collect();
     }
-    let done = planned.rewrite(tool.as_ref(), area, sites, options, progress, deliver)?;
+    let done = planned.rewrite(tool.as_ref(), (area, sites), options, progress, deliver)?;
     if options.ends_soon {
         std::mem::forget((planned, tool));
         drop(begun);
@@ -433,8 +433,7 @@ impl<'a> Planned<'a> {
     fn rewrite<P: Progress, T>(
         &self,
         tool: Option<&Instrumented<'_>>,
-        area: Option<(Area, Facts)>,
-        sites: Vec<Sites>,
+        (area, sites): (Option<(Area, Facts)>, Vec<Sites>),
         options: &Options<'_>,
         progress: &mut P,
         deliver: impl FnOnce(&Rewritten<'_>, &mut P) -> Result<T>,
