@@ -170,7 +170,8 @@ impl Placement {
             p.preinit = cursor.take(8, 8 * p.preinit_count);
         }
         if needs_new_dynamic(image, analysis.is_some()) {
-            p.dynamic_size = 16 * (image.dynamic.len() as u64 + 6);
+            // With all new tags, and the null that ends it.
+            p.dynamic_size = 16 * (image.dynamic.len() as u64 + NEW_TAGS + 1);
             p.dynamic = Some(cursor.take(16, p.dynamic_size));
         }
         // The segment goes to the end of the page: musl's loader gives the rest of a writable
@@ -290,6 +291,9 @@ fn before_data(
     }
     Ok(data - code)
 }
+
+/// Largest number of tags that the output has and the original lacks: those of the preinit array, of relocations, and `DT_FINI`.
+const NEW_TAGS: u64 = 6;
 
 /// Tags that the output needs and the original lacks, against the spare ones.
 fn needs_new_dynamic(image: &Image, has_tool: bool) -> bool {
