@@ -197,7 +197,6 @@ impl Planner<'_> {
             self.flow.between(start, end)
         };
         part.reserve(procs.iter().map(|id| counters(*id).len()).sum());
-        let mut effects_of = EffectsOf::default();
         let mut scratch = Scratch {
             effects_of: EffectsOf::default(),
             live: Vec::new(),
@@ -209,12 +208,7 @@ impl Planner<'_> {
             let any = self.points.any_in_proc(id);
             let mut counters = counters(id);
             if self.switch.is_some() && proc.is_movable() {
-                let live = |b| {
-                    let mut live = Vec::new();
-                    self.live.block_into(b, &mut effects_of, &mut live);
-                    live
-                };
-                part.tests = switch::tests(self.cfg, id, live);
+                part.tests = switch::tests(self.cfg, self.live, id);
             } else {
                 part.tests.clear();
             }

@@ -3,7 +3,7 @@
 //! Both versions test the same condition at the same places: where a procedure is entered, and in the header of each loop. So
 //! a change of the condition is met soon, and a version that control does not leave costs one test in each of these
 //! places. The program's state is the same at the same original instruction in both versions, so a jump is
-//! all that a switch needs.
+//! all that a switch needs. Where edges of the control flow are counted, control may come to a header from nowhere, and leave it.
 
 use super::code::{Asm, Position, Target, Version};
 use super::data::Data;
@@ -12,7 +12,7 @@ use super::private_stack::PrivateStack;
 use crate::analysis::specialise::ops::Imm;
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, InstId, ProcId};
-use crate::live::RegSet;
+use crate::live::{Live, RegSet};
 use crate::plan::code::{Encoding, Operand};
 use crate::x86::asm::Cond;
 use crate::x86::opcode::{self, Alu};
@@ -45,13 +45,9 @@ pub(super) struct Test {
     keeping: Keeping,
 }
 
-/// The blocks of a procedure that have tests: those that control enters from outside, and headers of loops.
-fn blocks(cfg: &Cfg, proc: ProcId) -> impl Iterator<Item = (BlockId, Position)> + '_ {
-    let facts = cfg.proc(proc);
-    let is_called = !matches!(facts.kind, ProcKind::Fragment(_) | ProcKind::Plt);
-    let entry = (is_called && cfg.block_pc(facts.first_block) == facts.start)
-        .then_some((facts.first_block, Position::Entry));
-    let mut headers: Vec<BlockId> = (facts.blocks())
+/// The headers of the loops of a procedure, each of which has a test: blocks to which a later one leads.
+pub(super) fn headers(cfg: &Cfg, proc: ProcId) -> Vec<BlockId> {
+    let mut headers: Vec<BlockId> = (cfg.proc(proc).blocks())
         .flat_map(|b| cfg.succs(b).iter().map(move |s| (b, s)))
         .filter_map(|(from, succ)| match succ {
             Succ::Branch(to) | Succ::Fall(to) if *to <= from => Some(*to),
@@ -60,30 +56,28 @@ fn blocks(cfg: &Cfg, proc: ProcId) -> impl Iterator<Item = (BlockId, Position)> 
         .collect();
     headers.sort_unstable();
     headers.dedup();
-    let headers = headers.into_iter().map(|b| (b, Position::Before));
-    entry.into_iter().chain(headers)
+    headers
 }
 
-/// The tests of a procedure, in the order of their places. `live` yields what is live in front of each instruction of a block.
-pub(super) fn tests(
-    cfg: &Cfg,
-    proc: ProcId,
-    mut live: impl FnMut(BlockId) -> Vec<RegSet>,
-) -> Vec<Test> {
-    let test = |(b, position): (BlockId, Position)| {
-        let live = live(b);
-        // Where flags are dead, nothing is kept; a procedure is entered at its first instruction.
-        let is_free = |live: &RegSet| !live.intersects(RegSet::FLAGS);
-        let count = cfg.block(b).count as usize;
-        let at = match position {
-            Position::Before => live[..count].iter().position(is_free).unwrap_or(0),
-            _ => 0,
-        };
-        Test {
-            inst: InstId(cfg.block(b).first.0 + at as u32),
-            position,
-            keeping: Keeping::of(live[at], RegSet::FLAGS),
-        }
+/// The blocks of a procedure that have tests: the one through which it is called, and headers of loops.
+fn blocks(cfg: &Cfg, proc: ProcId) -> impl Iterator<Item = (BlockId, Position)> {
+    let facts = cfg.proc(proc);
+    let is_called = !matches!(facts.kind, ProcKind::Fragment(_) | ProcKind::Plt);
+    let entry = (is_called && cfg.block_pc(facts.first_block) == facts.start)
+        .then_some((facts.first_block, Position::Entry));
+    let headers = headers(cfg, proc).into_iter();
+    entry
+        .into_iter()
+        .chain(headers.map(|b| (b, Position::Before)))
+}
+
+/// The tests of a procedure, in the order of their places, all in front of the first instruction of a block: a block is run in one
+/// version as a whole.
+pub(super) fn tests(cfg: &Cfg, live: &Live<'_>, proc: ProcId) -> Vec<Test> {
+    let test = |(b, position)| Test {
+        inst: cfg.block(b).first,
+        position,
+        keeping: Keeping::of(live.at_start(b), RegSet::FLAGS),
     };
     let mut tests: Vec<Test> = blocks(cfg, proc).map(test).collect();
     tests.sort_by_key(|t| (t.inst, t.position));

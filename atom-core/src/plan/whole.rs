@@ -260,13 +260,11 @@ fn flows(
     (options, first): (&Options<'_>, usize),
     regions: &Regions,
 ) -> (Vec<EdgeCounts>, Vec<bool>) {
-    let Some(bodies) = options
-        .bodies
-        .filter(|_| !options.every_point && options.switch.is_none())
-    else {
+    let Some(bodies) = options.bodies.filter(|_| !options.every_point) else {
         let none = units.iter().map(|_| EdgeCounts::default());
         return (none.collect(), Vec::new());
     };
+    let versions = options.switch.is_some();
     let each = || units.iter().zip(parts);
     let candidates = each()
         .map(|(unit, (calls, data))| qualify::candidates(unit.cfg, calls, bodies, data, regions));
@@ -276,7 +274,7 @@ fn flows(
             if i < first {
                 EdgeCounts::default()
             } else {
-                EdgeCounts::build(unit.image, unit.cfg, live, calls, qualified)
+                EdgeCounts::build((unit.image, unit.cfg, live), calls, qualified, versions)
             }
         },
     );

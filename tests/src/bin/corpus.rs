@@ -162,7 +162,7 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
         "versions" => {
             let every = SWITCHES[seed as usize % SWITCHES.len()];
             let words = vec!["--switch-every".into(), every.into()];
-            Job::With(Box::new(Job::Icount(output.into())), words)
+            Job::With(Box::new(job("flow", output, seed)), words)
         }
         with if with.contains(' ') => drawn::job(with, output),
         "moved" => Job::Moved,
@@ -190,11 +190,11 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
             continue;
         }
         let counted = match kind {
-            "flow" => read_flow(&entry.path()),
+            "flow" | "versions" => read_flow(&entry.path()),
             "reads" => read_text_reads(&entry.path()).map(|reads| reads.loads),
             "calllog" => read_log(&entry.path()),
             "counters" => read_counters(&entry.path()),
-            "icount" | "versions" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
+            "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
             "prof" => read_prof(&entry.path()),
             with if with.contains(' ') => read_any(&entry.path()),
             "cache" | "dtb" => models::read(&entry.path(), "instructions")

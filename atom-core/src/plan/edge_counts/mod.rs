@@ -25,6 +25,7 @@ use super::code::{Asm, Position, Target, Totals};
 use super::data::Data;
 use super::kept::EdgeFacts;
 use super::private_stack::PrivateStack;
+use super::switch;
 use super::threads::{ThreadAccess, ThreadOptions};
 use crate::cfg::Cfg;
 use crate::grouped::Grouped;
@@ -68,23 +69,28 @@ const CHUNK: usize = 64;
 const WAVE: usize = 128;
 
 impl EdgeCounts {
-    /// Decides which calls are replaced, and chooses the counters.
+    /// Decides which calls are replaced, and chooses the counters. `versions`: procedures have two versions, and control may go
+    /// from one to the other in headers of loops.
     pub fn build(
-        image: &Image,
-        cfg: &Cfg,
-        live: &Live,
+        (image, cfg, live): (&Image, &Cfg, &Live<'_>),
         calls: &Calls,
         qualified: Qualified,
+        versions: bool,
     ) -> Self {
         if qualified.is_empty() {
             return Self::default();
         }
         let groups = members::groups(cfg);
-        let (entered, returns) = rayon::join(
+        let (mut entered, returns) = rayon::join(
             || group::entered(image, cfg),
             || returns_once::certain(image, cfg, &groups),
         );
         image.release_pages();
+        if versions {
+            let procs = (0..cfg.procs.len()).map(ProcId::from_index);
+            let headers = procs.flat_map(|p| switch::headers(cfg, p));
+            headers.for_each(|b| entered[b.index()] = true);
+        }
         let context = Context {
             image,
             cfg,
