@@ -93,11 +93,19 @@ fn other_kinds_of_elf() {
     // A library may be instrumented alone; the C library and the loader may not.
     assert!(folder.atom(&["bad"]).status.success());
     assert!(folder.atom(&["show", "bad"]).status.success());
-    for (file, reason) in [
-        ("/lib/x86_64-linux-gnu/libc.so.6", "it is the C library"),
-        ("/lib64/ld-linux-x86-64.so.2", "program interpreter"),
+    for (file, reason, advice) in [
+        (
+            "/lib/x86_64-linux-gnu/libc.so.6",
+            "it is the C library",
+            "--libs",
+        ),
+        (
+            "/lib64/ld-linux-x86-64.so.2",
+            "program interpreter",
+            "name the program that it is to load",
+        ),
     ] {
-        folder.fails(&[file, "-o", "out"], &[reason, "--libs"]);
+        folder.fails(&[file, "-o", "out"], &[reason, advice]);
     }
 }
 
