@@ -56,6 +56,8 @@ programs! {
     jumptables_c: "jumptables.c",
     hiddenjump_s: "hiddenjump.S",
     midinsn_s: "midinsn.S",
+    nostack_c: "nostack.c",
+    nostackalone_c: "nostackalone.c",
     opaque_s: "opaque.S",
     passed_s: "passed.S",
     order_s: "order.S",
