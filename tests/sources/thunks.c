@@ -2,6 +2,7 @@
 // variants: gcc-O0 gcc-O2 gcc-O2-static
 // cflags: -mindirect-branch=thunk -fcf-protection=none -z execstack
 // stdout: sum 15
+// missed: main
 #include <stdio.h>
 static int depth(int n, void (*out)(int))
 {

@@ -76,6 +76,7 @@ programs! {
     startup_s: "startup.S",
     strings_c: "strings.c",
     threads_c: "threads.c",
+    thunks_c: "thunks.c",
     thrown_cc: "thrown.cc",
     traps_c: "traps.c",
     masktable_s: "masktable.S",
