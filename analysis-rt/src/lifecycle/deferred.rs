@@ -19,6 +19,7 @@ use crate::process::boundaries::{Place, place_of, starts_inserted};
 use crate::process::frames::{Frame, is_tool, return_slot};
 use crate::sys::call::{gettid, syscall, system_pid};
 use crate::sys::masks::bit;
+use crate::sys::registers::keeping_registers;
 use crate::sys::sandbox;
 use crate::sys::signals::{DEFERRABLE, replace_mask};
 
@@ -72,24 +73,9 @@ global_asm!(
     // The place of the return address. All registers are kept.
     "push rax",
     "pushfq",
-    ".irp register, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbp",
-    "push \\register",
-    ".endr",
-    "mov rbp, rsp",
-    "sub rsp, 256",
-    "and rsp, -16",
-    ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
-    "movups [rsp + 16 * \\number], xmm\\number",
-    ".endr",
-    "lea rdi, [rbp + {words}]",
-    "call {routine_end}",
-    ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
-    "movups xmm\\number, [rsp + 16 * \\number]",
-    ".endr",
-    "mov rsp, rbp",
-    ".irp register, rbp, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax",
-    "pop \\register",
-    ".endr",
+    "push rax",
+    keeping_registers!("lea rdi, [rbp + {words}]", "call {routine_end}"),
+    "pop rax",
     // The first step ends after the next instruction.
     "or qword ptr [rsp], {trap}",
     "popfq",

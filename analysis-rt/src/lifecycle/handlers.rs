@@ -25,6 +25,7 @@ use crate::lifecycle::{deferred, faults};
 use crate::process::boundaries::{
     Place, are_known, copy_of, is_overwritten, new_address, place_of,
 };
+use crate::sys::registers::keeping_registers;
 
 /// Number of fronts. A program with more different handlers has some without a front.
 const FRONTS: usize = 256;
@@ -82,25 +83,7 @@ global_asm!(
     "5:",
     "push rax",
     "pushfq",
-    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbp",
-    "push \\register",
-    ".endr",
-    "mov rbp, rsp",
-    "sub rsp, 256",
-    "and rsp, -16",
-    ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
-    "movups [rsp + 16 * \\number], xmm\\number",
-    ".endr",
-    "lea rdi, [rbp + {words}]",
-    "cld",
-    "call {returned}",
-    ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
-    "movups xmm\\number, [rsp + 16 * \\number]",
-    ".endr",
-    "mov rsp, rbp",
-    ".irp register, rbp, r11, r10, r9, r8, rdi, rsi, rdx, rcx",
-    "pop \\register",
-    ".endr",
+    keeping_registers!("lea rdi, [rbp + {words}]", "cld", "call {returned}"),
     "popfq",
     "pop rax",
     "ret",

@@ -8,6 +8,7 @@ pub(crate) mod fatal;
 pub(crate) mod masks;
 pub(crate) mod memory;
 pub(crate) mod processor;
+pub(crate) mod registers;
 pub(crate) mod sandbox;
 pub(crate) mod segments;
 pub(crate) mod signals;
