@@ -19,7 +19,7 @@ pub(crate) unsafe extern "C" fn clock_gettime(clock: i32, out: *mut [i64; 2]) ->
                     word.store(now, Ordering::Relaxed);
                 }
             }
-            Some(last) if sandbox::is_denied(libc::SYS_clock_gettime as usize) => {
+            Some(last) if sandbox::is_denied(libc::SYS_clock_gettime) => {
                 *out = last.each_ref().map(|word| word.load(Ordering::Relaxed));
                 return 0;
             }

@@ -22,7 +22,7 @@ const MAX_ERRNO: isize = 4095;
 /// Whatever the call does to memory must be sound for the caller.
 #[inline(always)]
 pub(crate) unsafe fn call6(n: usize, a: [usize; 6]) -> isize {
-    if sandbox::is_denied(n) {
+    if sandbox::is_denied(n as i64) {
         return -(libc::EPERM as isize);
     }
     let around = AROUND.load(Ordering::Relaxed);

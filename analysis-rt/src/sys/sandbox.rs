@@ -74,18 +74,16 @@ pub(crate) fn is_allowed(number: i64) -> bool {
     is_clear(&FORBIDDEN, number)
 }
 
-/// True if a system call must not be made, as a filter ends the process there. The ends of threads and processes are no such
-/// calls.
+/// True if a system call must not be made, as a filter certainly ends the process there. The last resort, `exit`, is no such
+/// call.
 #[inline]
-pub(crate) fn is_denied(number: usize) -> bool {
+pub(crate) fn is_denied(number: i64) -> bool {
     HAS_FILTER.load(Ordering::Relaxed) && is_denied_by_filter(number)
 }
 
 #[cold]
-fn is_denied_by_filter(number: usize) -> bool {
-    const ENDS: [i64; 2] = [libc::SYS_exit, libc::SYS_exit_group];
-    let number = number as i64;
-    !is_clear(&DENIED, number) && !ENDS.contains(&number) && !is_free()
+fn is_denied_by_filter(number: i64) -> bool {
+    number != libc::SYS_exit && !is_clear(&DENIED, number) && !is_free()
 }
 
 /// The stack of a process that shares the memory and has no filter: its lowest address, and its end.
