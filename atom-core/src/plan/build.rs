@@ -151,15 +151,16 @@ impl Planner<'_> {
             plan.program_before = self.program(&mut plan, CallPlace::Before)?;
             plan.program_after = self.program(&mut plan, CallPlace::After)?;
         }
+        plan.maps_boundaries = self.exits.as_ref().is_some_and(Exits::sees_signals);
         Ok(plan)
     }
 
     /// Plans all calls; `plan` is empty at first. Data is named by absolute addresses if the new segments of a program alone
     /// certainly end within `low_room` bytes.
-    pub fn plan_within(self, plan: Plan, low_room: u64) -> Result<(Plan, Option<Exits>)> {
+    pub fn plan_within(self, plan: Plan, low_room: u64) -> Result<Plan> {
         let plan = self.plan(plan)?;
         if self.home == Home::Area || !self.absolute || self.may_take(&plan) < low_room {
-            return Ok((plan, self.exits));
+            return Ok(plan);
         }
         let again = plan.emptied();
         drop(plan);
@@ -167,7 +168,7 @@ impl Planner<'_> {
             absolute: false,
             ..self
         };
-        Ok((farther.plan(again)?, farther.exits))
+        farther.plan(again)
     }
 
     /// Upper bound of the size of the new segments in bytes, without the tool's own.

@@ -171,9 +171,9 @@ impl Whole {
                 absolute: options.low_room != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
             };
-            let (mut plan, exits) = planner.plan_within(empty, options.low_room)?;
-            plan.maps_boundaries = exits.is_some_and(|e| e.sees_signals());
-            whole.plans.push(plan);
+            whole
+                .plans
+                .push(planner.plan_within(empty, options.low_room)?);
         }
         if let Some(program) = whole.plans.first_mut() {
             program.signature = signature;
