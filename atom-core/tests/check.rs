@@ -128,7 +128,6 @@ impl Rewritten {
 
     fn check(&self, output: &[u8]) -> Result<Checked> {
         check(&Subject {
-            version: atom_core::plan::Version::Full,
             placed: &self.placed,
             live: &Live::compute(self.image(), self.cfg()),
             clobbers: &|_| Clobbers::EVERYTHING,

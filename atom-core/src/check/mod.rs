@@ -30,29 +30,29 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::ids::ProcId;
-use crate::layout::Layout;
 
 use frames::Tables;
 use memory::Memory;
 use procedure::{Checker, Storage};
 use step::Borders;
-use subject::DOING;
+use subject::{DOING, View};
 use walk::Walker;
 
 pub use subject::{Checked, Scope, Subject};
 
 /// Checks one object. The error tells the first difference.
 pub fn check(subject: &Subject<'_>) -> Result<Checked> {
-    let memory = Memory::new(subject.output, subject.layout().region.shift)?;
+    let layout = &subject.placed.layout;
+    let memory = Memory::new(subject.output, layout.region.shift)?;
     let walker = Walker {
         memory: &memory,
         borders: Borders {
-            own: (subject.layout().start, subject.placed.placement.end),
+            own: (layout.start, subject.placed.placement.end),
             shared: subject.shared(),
             no_red_zone: false,
             is_foreign: false,
         },
-        text: (subject.layout().start, subject.layout().end),
+        text: (layout.start, layout.end),
         twin: None,
         routines: subject.routines(),
     };
@@ -64,22 +64,17 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
         old_text::check(subject, &memory, &references.named)?;
         jump_tables(subject, &references.all)?;
     }
-    let of_version = |layout: &Layout| {
-        let version = layout.version;
-        let subject = Subject {
-            version,
-            ..*subject
-        };
+    let of_version = |view| {
         (0..subject.cfg().procs.len())
             .into_par_iter()
             .map(ProcId::from_index)
             .map_init(storage, |storage, id| {
-                let mut checker = Checker::new(&subject, &walker, id, storage);
+                let mut checker = Checker::new(view, &walker, id, storage);
                 checker.proc().map(|()| checker.checked)
             })
             .try_reduce(Checked::default, |a, b| Ok(a + b))
     };
-    subject.placed.versions().map(of_version).sum()
+    View::all(subject).map(of_version).sum()
 }
 
 /// Judges the jump tables of procedures that move.

@@ -69,7 +69,7 @@ impl OldText<'_, '_> {
     }
 
     fn is_moved(&self, proc: ProcId) -> bool {
-        self.subject.layout().entry(proc).is_some()
+        self.subject.placed.layout.entry(proc).is_some()
     }
 
     /// The instructions that cover a byte, and the last instruction in front of it.

@@ -10,7 +10,7 @@ use super::frames::{Expected, Frames, Tables, carried};
 use super::shared::SharedCode;
 use super::state::Written;
 use super::step::{Borders, Complaint, KnownWrites};
-use super::subject::{Checked, DOING, Scope, Subject};
+use super::subject::{Checked, DOING, Scope, View};
 use super::walk::{Demand, Walker, Watch};
 
 /// Working storage, which one procedure after the other uses.
@@ -86,7 +86,7 @@ struct Facts {
 
 /// Checks one procedure.
 pub(super) struct Checker<'s, 'a> {
-    pub(super) subject: &'s Subject<'a>,
+    pub(super) subject: View<'s, 'a>,
     pub(super) walker: &'s Walker<'a>,
     pub(super) id: ProcId,
     /// What the procedure does with its stack, if that has been asked for.
@@ -99,7 +99,7 @@ pub(super) struct Checker<'s, 'a> {
 
 impl<'s, 'a> Checker<'s, 'a> {
     pub(super) fn new(
-        subject: &'s Subject<'a>,
+        subject: View<'s, 'a>,
         walker: &'s Walker<'a>,
         id: ProcId,
         storage: &'s mut Storage<'a>,
@@ -155,7 +155,7 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn has_insertions(&self, b: BlockId) -> bool {
         let block = self.subject.cfg().block(b);
         let (first, last) = (block.first, block.last());
-        let insertions = (self.subject.placed.plan).insertions(self.subject.version);
+        let insertions = (self.subject.placed.plan).insertions(self.subject.layout().version);
         let at = insertions.partition_point(|i| i.inst < first);
         insertions.get(at).is_some_and(|i| i.inst <= last)
     }

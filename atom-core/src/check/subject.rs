@@ -6,7 +6,7 @@ use crate::ids::InstId;
 use crate::image::Image;
 use crate::layout::{Area, Layout, Placed};
 use crate::live::Live;
-use crate::plan::{Clobbers, Version};
+use crate::plan::Clobbers;
 
 pub(super) const DOING: &str = "checking the output";
 
@@ -31,8 +31,6 @@ pub struct Subject<'a> {
     pub output: &'a [u8],
     /// How much of it is compared.
     pub scope: Scope,
-    /// The version of the procedures that is looked at; the check looks at all.
-    pub version: Version,
 }
 
 impl<'a> Subject<'a> {
@@ -42,34 +40,6 @@ impl<'a> Subject<'a> {
 
     pub(super) fn cfg(&self) -> &'a Cfg {
         &self.placed.object.cfg
-    }
-
-    pub(super) fn layout(&self) -> &'a Layout {
-        let mut versions = self.placed.versions();
-        let own = versions.find(|layout| layout.version == self.version);
-        own.unwrap_or(&self.placed.layout)
-    }
-
-    /// The other version of the procedures, if there is one.
-    pub(super) fn twin(&self) -> Option<&'a Layout> {
-        let mut versions = self.placed.versions();
-        versions.find(|layout| layout.version != self.version)
-    }
-
-    /// True for the version to which pads lead.
-    pub(super) fn has_pads(&self) -> bool {
-        self.version == self.placed.front().version
-    }
-
-    /// The new place of an original address, and the instruction there.
-    pub(super) fn place_of(&self, old: u64) -> (u64, Option<InstId>) {
-        let (cfg, layout) = (self.cfg(), self.layout());
-        let Some(inst) = cfg.inst_at(old) else {
-            return (old, None);
-        };
-        let proc = cfg.block(cfg.block_of(inst)).proc;
-        let moved = layout.entry(proc).map(|_| layout.label(proc, inst));
-        (moved.unwrap_or(old), Some(inst))
     }
 
     /// The tool's routines as inserted code calls them.
@@ -87,6 +57,56 @@ impl<'a> Subject<'a> {
         // What an added library shares with the process begins with the process's data.
         let of_area = |area: &Area| (area.rw.min(area.data), area.end);
         self.placed.area.map_or((0, 0), of_area)
+    }
+}
+
+/// A subject, of whose procedures one version is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct View<'s, 'a> {
+    subject: &'s Subject<'a>,
+    layout: &'a Layout,
+}
+
+impl<'a> std::ops::Deref for View<'_, 'a> {
+    type Target = Subject<'a>;
+
+    fn deref(&self) -> &Subject<'a> {
+        self.subject
+    }
+}
+
+impl<'s, 'a> View<'s, 'a> {
+    /// The views of all versions.
+    pub(super) fn all(subject: &'s Subject<'a>) -> impl Iterator<Item = Self> {
+        let versions = subject.placed.versions();
+        versions.map(move |layout| Self { subject, layout })
+    }
+
+    /// The addresses of this version.
+    pub(super) fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
+    /// The other version of the procedures, if there is one.
+    pub(super) fn twin(&self) -> Option<&'a Layout> {
+        let mut versions = self.placed.versions();
+        versions.find(|layout| layout.version != self.layout.version)
+    }
+
+    /// True for the version to which pads lead.
+    pub(super) fn has_pads(&self) -> bool {
+        self.layout.version == self.placed.front().version
+    }
+
+    /// The new place of an original address, and the instruction there.
+    pub(super) fn place_of(&self, old: u64) -> (u64, Option<InstId>) {
+        let (cfg, layout) = (self.cfg(), self.layout);
+        let Some(inst) = cfg.inst_at(old) else {
+            return (old, None);
+        };
+        let proc = cfg.block(cfg.block_of(inst)).proc;
+        let moved = layout.entry(proc).map(|_| layout.label(proc, inst));
+        (moved.unwrap_or(old), Some(inst))
     }
 }
 

@@ -54,7 +54,7 @@ use crate::image::Image;
 use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
 use crate::live::{Live, Settled};
 use crate::plan::kept::Late;
-use crate::plan::{self, Clobbers, Home, Switch, Told, Unit, Version, Whole};
+use crate::plan::{self, Clobbers, Home, Switch, Told, Unit, Whole};
 use crate::tool::select::Selection;
 use crate::unwind::UnwindTable;
 use crate::{memory, rewrite};
@@ -564,7 +564,6 @@ impl<'a> Planned<'a> {
                 clobbers: &clobbers,
                 output: &output.to_vec()?,
                 scope,
-                version: Version::Full,
             })
         })
         .sum()
