@@ -248,7 +248,7 @@ pub struct Run {
     #[arg(long, value_name = "SEED", hide = true)]
     pub move_half: Option<u64>,
     /// Write each procedure twice, with the tool's calls and without them, and go from one version to the other at
-    /// each N-th place where that is possible: for tests
+    /// each N-th place where that is possible, for 0 never: for tests
     #[arg(long, value_name = "N", hide = true)]
     pub switch_every: Option<u32>,
     /// Do not print the summary
