@@ -162,7 +162,7 @@ impl State {
 fn stamps(request: &Request, inputs: &[Input]) -> Result<Vec<String>> {
     // Without the cache each file is read anew.
     let digests = Store::open().map(|store| store.digests());
-    let identity = Identity::new(digests.unwrap_or_default());
+    let identity = Identity::new(digests.ok());
     let contents = |path: &Path| {
         let digest = identity.contents(path);
         digest.map_err(|e| Error::new(DOING, e).file(path))

@@ -19,16 +19,16 @@ const DOING: &str = "looking for an earlier result";
 /// A digest under construction.
 pub struct Identity {
     hasher: Sha256,
-    /// Folder of the remembered digests; empty if there is none.
-    digests: PathBuf,
+    /// Folder of the remembered digests, if there is one.
+    digests: Option<PathBuf>,
 }
 
 impl Identity {
-    /// Nothing yet; digests of files are remembered in a folder.
-    pub fn new(digests: PathBuf) -> Self {
+    /// Nothing yet; digests of files are remembered in a folder, if there is one.
+    pub fn new(digests: impl Into<Option<PathBuf>>) -> Self {
         Self {
             hasher: Sha256::new(),
-            digests,
+            digests: digests.into(),
         }
     }
 
@@ -91,11 +91,10 @@ impl Identity {
     fn digest(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         let mut file = fs::File::open(path)?;
         let m = file.metadata()?;
-        let remembers = !self.digests.as_os_str().is_empty();
-        let known = self.digests.join(stamp(&m));
-        match fs::read(&known) {
-            Ok(digest) if remembers && digest.len() == Sha256::output_size() => return Ok(digest),
-            _ => {}
+        let known = self.digests.as_ref().map(|folder| folder.join(stamp(&m)));
+        let digest = known.as_ref().and_then(|known| fs::read(known).ok());
+        if let Some(digest) = digest.filter(|d| d.len() == Sha256::output_size()) {
+            return Ok(digest);
         }
         let mut hasher = Sha256::new();
         let mut buffer = vec![0; 1 << 16];
@@ -107,9 +106,11 @@ impl Identity {
         }
         let digest = hasher.finalize().to_vec();
         // Without it the file is read again next time.
-        let temporary = self.digests.join(format!("new-{}", std::process::id()));
-        if remembers && fs::write(&temporary, &digest).is_ok() {
-            fs::rename(&temporary, &known).unwrap_or_default();
+        if let Some(known) = known {
+            let temporary = known.with_file_name(format!("new-{}", std::process::id()));
+            if fs::write(&temporary, &digest).is_ok() {
+                fs::rename(&temporary, &known).unwrap_or_default();
+            }
         }
         Ok(digest)
     }
