@@ -10,7 +10,7 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use atom_core::{Error, Result};
 
@@ -36,18 +36,32 @@ const PASSED_ON: [i32; 7] = [
 /// Signals by which people end what takes too long after the program's end.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// The program's process number while it runs.
+/// The program's process number while it runs; 0 before, and [`ENDED`] after.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+const ENDED: i32 = -1;
+
+/// Bit n - 1 for a signal n that came before the program's process number was known. Threads of `atom` that do not
+/// block the signals get them while the first thread starts the program.
+static EARLY: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn pass_on(signal: i32) {
-    let child = CHILD.load(Ordering::Relaxed);
-    match child {
-        // SAFETY: a system call that signal handlers may make.
-        1.. => unsafe {
-            libc::kill(child, signal);
-        },
-        _ if ENDING.contains(&signal) => watch::give_up(),
-        _ => {}
+    EARLY.fetch_or(1 << (signal - 1), Ordering::SeqCst);
+    pass_on_early();
+    if CHILD.load(Ordering::SeqCst) == ENDED && ENDING.contains(&signal) {
+        watch::give_up();
+    }
+}
+
+/// Passes on the signals that came, if the program runs. A signal is noted before the number is read, and the number is
+/// stored before the notes are read, so none is lost and none is sent twice.
+fn pass_on_early() {
+    let child = CHILD.load(Ordering::SeqCst);
+    if child > 0 {
+        let early = EARLY.swap(0, Ordering::SeqCst);
+        for signal in (1..32).filter(|n| early >> (n - 1) & 1 != 0) {
+            // SAFETY: a system call that signal handlers may make.
+            unsafe { libc::kill(child, signal) };
+        }
     }
 }
 
@@ -101,15 +115,16 @@ fn pass_signals_on(report_on: Option<i32>) {
     }
 }
 
-/// Starts `file` with the program's arguments and waits for its end. Returns its process number, too. The signal `report_on` asks for a report and
-/// is not passed on.
+/// Starts `file` with the program's arguments and waits for its end. Returns its process number, too. The signal
+/// `report_on` asks for a report and is not passed on.
 pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<(u32, ExitStatus)> {
     let mut command = Command::new(file);
     if let Some(name) = program.arguments.first() {
         command.arg0(name);
     }
     command.args(program.arguments.iter().skip(1));
-    // A signal may come as soon as there is a program.
+    // The child must not run the handlers between fork and exec: what comes then waits until the dispositions are the
+    // program's.
     let before = block_signals();
     // SAFETY: between fork and exec only system calls are made; the mask is the one that the thread had.
     unsafe {
@@ -122,7 +137,8 @@ pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<(u3
     pass_signals_on(report_on);
     let child = command.spawn();
     if let Ok(child) = &child {
-        CHILD.store(child.id() as i32, Ordering::Relaxed);
+        CHILD.store(child.id() as i32, Ordering::SeqCst);
+        pass_on_early();
     }
     // SAFETY: the mask is the one that the thread had.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
@@ -130,7 +146,7 @@ pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<(u3
     let status = child
         .wait()
         .map_err(|e| Error::new(DOING, format!("waiting for it: {e}")).file(file));
-    CHILD.store(0, Ordering::Relaxed);
+    CHILD.store(ENDED, Ordering::SeqCst);
     for signal in OF_TERMINAL {
         // SAFETY: as above.
         unsafe { libc::signal(signal, pass_on as extern "C" fn(i32) as *const () as usize) };
