@@ -11,7 +11,7 @@ use crate::c::{
     time, tls, unwind,
 };
 use crate::heap::alloc;
-use crate::lifecycle::{end, exec, system_call};
+use crate::lifecycle::{end, exec, system_call, windows};
 use crate::process::info;
 use crate::sys::{apart, fatal, signals};
 use crate::threads::counts;
@@ -305,4 +305,5 @@ exports! {
     "__atom_exec" => exec::exec,
     "__atom_forked" => counts::forked,
     "__atom_system_call" => system_call::system_call,
+    "__atom_window" => windows::window,
 }

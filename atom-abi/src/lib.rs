@@ -17,6 +17,7 @@
 #![deny(missing_docs)]
 
 pub mod boundaries;
+mod control;
 pub mod host;
 mod late;
 pub mod names;
@@ -27,6 +28,7 @@ mod text;
 mod threads;
 mod version;
 
+pub use control::*;
 pub use late::*;
 pub use process::*;
 pub use run::*;
@@ -186,6 +188,8 @@ pub struct StartInfo {
     pub frames: *const u8,
     /// Its size in bytes.
     pub frames_size: usize,
+    /// What decides between the versions of the text; null if there is one version.
+    pub control: *const Control,
 }
 
 /// Memory that counts what the process does: zeros at the start, and at the start of a forked child.

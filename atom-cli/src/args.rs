@@ -46,6 +46,8 @@ pub enum Command {
     Run(crate::run::Arguments),
     /// List the tools, each with a line
     Tools(crate::help::Tools),
+    /// Begin and end windows of a run that continues, and ask it for reports
+    Ctl(crate::run::ctl::Ctl),
     /// Make a crate for a tool of your own
     New(crate::source::new::New),
     /// Print the completions of a shell
@@ -75,7 +77,7 @@ pub enum Command {
 
 /// The commands as `atom --help` groups them.
 const GROUPS: [(&str, &str); 4] = [
-    ("Run and look after tools", "run tools new cache"),
+    ("Run and look after tools", "run ctl tools new cache"),
     (
         "Look at programs and results",
         "show report annotate analyze trace",
@@ -126,6 +128,15 @@ pub struct Choices {
     /// Do not instrument this; may be repeated, and prevails over --only
     #[arg(long, value_name = "PATTERN")]
     pub skip: Vec<String>,
+    /// Make the tool's calls only from this place on; may be repeated. A procedure (its entry), a line (`app.c:12`) or an address
+    #[arg(long, value_name = "PLACE")]
+    pub from: Vec<String>,
+    /// Make the tool's calls no more from this place on, until a --from; may be repeated
+    #[arg(long, value_name = "PLACE")]
+    pub to: Vec<String>,
+    /// Write each procedure with and without the tool's calls; the run decides which is used
+    #[arg(long, hide = true, conflicts_with_all = ["from", "to"])]
+    pub switchable: bool,
     /// Call every analysis routine, instead of making small ones part of the program
     #[arg(long)]
     pub no_inline: bool,
@@ -156,6 +167,11 @@ pub struct Choices {
 }
 
 impl Choices {
+    /// True if procedures have two versions, between which a word decides.
+    pub fn has_windows(&self) -> bool {
+        self.switchable || !self.from.is_empty() || !self.to.is_empty()
+    }
+
     /// The options as words that tell any two choices apart.
     pub fn words(&self) -> Vec<String> {
         let patterns = |option: &str, patterns: &[String]| {
@@ -163,6 +179,7 @@ impl Choices {
             pairs.collect::<Vec<_>>()
         };
         let flags = [
+            ("--switchable", self.switchable),
             ("--no-inline", self.no_inline),
             ("--precise-signals", self.precise_signals),
             ("--keep-registers", self.keep_registers),
@@ -172,6 +189,8 @@ impl Choices {
         ];
         let mut words = patterns("--only", &self.only);
         words.extend(patterns("--skip", &self.skip));
+        words.extend(patterns("--from", &self.from));
+        words.extend(patterns("--to", &self.to));
         let with = self.with.iter().map(|f| f.display().to_string());
         words.extend(with.flat_map(|file| ["--with".to_owned(), file]));
         words.extend(flags.iter().filter(|f| f.1).map(|f| f.0.to_owned()));

@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         Some(args::Command::New(new)) => source::new::run(new).map(done),
         Some(args::Command::Completions(shell)) => generate::completions(shell).map(done),
         Some(args::Command::Man(man)) => generate::man(man).map(done),
+        Some(args::Command::Ctl(ctl)) => run::ctl::run(ctl).map(done),
         Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
         Some(args::Command::Show(show)) => show_program(show).map(done),
         Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),

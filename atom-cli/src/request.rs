@@ -7,6 +7,7 @@ use atom_core::check::Scope;
 use atom_core::layout::{Extra, Wishes};
 use atom_core::pipeline::Options;
 use atom_core::plan::Switch;
+use atom_core::tool::borders::Windows;
 use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
@@ -167,10 +168,17 @@ fn options(args: &Run) -> Result<Options<'_>> {
         precise_signals: choices.precise_signals,
         keep_registers: choices.keep_registers,
         no_gs: choices.no_gs,
-        switch: args.switch_every.map(|n| match n {
-            0 => Switch::Flag,
-            n => Switch::Every(n),
-        }),
+        switch: match args.switch_every {
+            Some(n) if n != 0 => Some(Switch::Every(n)),
+            // Without a place where the first window begins, it begins with the program.
+            never => (never.is_some() || choices.has_windows()).then_some(Switch::Flag(
+                !choices.to.is_empty() && choices.from.is_empty(),
+            )),
+        },
+        windows: Windows {
+            from: patterns(&choices.from)?,
+            to: patterns(&choices.to)?,
+        },
         debug_info: args.debug_info,
         ..Options::default()
     })

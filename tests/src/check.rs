@@ -174,14 +174,18 @@ impl<'a> Case<'a> {
         number.unwrap_or(0) as u64
     }
 
-    /// The rewrites of this build, with their numbers: all at full depth, or if the source has one build. Otherwise two
-    /// successive builds share them, and each has the last.
+    /// The rewrites of this build, with their numbers: all at full depth. Otherwise successive builds share them, four at
+    /// most, so that each rewrite is made of one build at least.
     fn jobs(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = depth::is_full() || self.source.variants.len() == 1;
-        let parity = self.number() % 2;
-        let last = JOBS.len() as u64 - 1;
+        const SHARING: usize = 4;
+        let sharing = if depth::is_full() {
+            1
+        } else {
+            self.source.variants.len().clamp(1, SHARING) as u64
+        };
+        let own = self.number() % sharing;
         let numbered = JOBS.into_iter().zip(0..);
-        numbered.filter(move |(_, index)| all || *index == last || index % 2 == parity)
+        numbered.filter(move |(_, index)| index % sharing == own)
     }
 
     /// A rewrite by a shipped tool that accepts the program, drawn by the build's name. It is made as `out`, and its

@@ -8,7 +8,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::lifecycle::actions::{are_seen, mask_of_faults};
-use crate::lifecycle::totals;
+use crate::lifecycle::{totals, windows};
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
 use crate::process::{dispatch, info};
 use crate::sys::call::{gettid, syscall};
@@ -154,6 +154,7 @@ unsafe fn end(then: u32) {
 /// Makes the calls at the end.
 unsafe extern "C" fn report(_: *mut c_void) {
     processor::with_defaults(|| {
+        windows::settle();
         data::gather();
         if let Some(info) = info::get() {
             // SAFETY: `atom` wrote the table, and a function.

@@ -16,3 +16,4 @@ pub(crate) mod system_call;
 pub(crate) mod totals;
 mod trail;
 pub(crate) mod watcher;
+pub(crate) mod windows;

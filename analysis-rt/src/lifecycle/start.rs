@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use atom_abi::StartInfo;
 
 use crate::c::environment::set_environment;
-use crate::lifecycle::{actions, dispositions, faults};
+use crate::lifecycle::{actions, dispositions, faults, windows};
 use crate::process::{identity, info, objects, run, told};
 use crate::sys::{segments, stacks};
 use crate::threads::data;
@@ -65,6 +65,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
             dispositions::begin();
         }
         faults::begin();
+        windows::begin();
         run::show_path();
         let begin = BEGIN.load(Ordering::Acquire);
         if !begin.is_null() {

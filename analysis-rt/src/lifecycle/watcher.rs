@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use atom_abi::{PROCESS_GONE, REPORT_NOW};
 
-use crate::lifecycle::end;
+use crate::lifecycle::{end, windows};
 use crate::process::identity;
 use crate::sys::call::{self, WATCHED, WATCHER, syscall};
 use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
@@ -147,6 +147,7 @@ unsafe fn snapshot() {
         if child == 0 {
             syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             IS_SNAPSHOT.store(true, Ordering::Relaxed);
+            windows::leave_sums();
             end::finish();
             exit();
         }

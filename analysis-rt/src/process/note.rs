@@ -16,17 +16,9 @@ const MOST: usize = 1024;
 /// Adds an entry to the record: a letter, text, and a null. Nothing happens if nobody waits for it.
 pub(crate) fn leave(kind: u8, text: &[&[u8]]) {
     const PARTS: usize = 10;
-    let mut path = [0; MOST];
-    if !record_path(&mut path) {
+    let Some(file) = open_beside("", libc::O_WRONLY | libc::O_APPEND) else {
         return;
-    }
-    let flags =
-        libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    // SAFETY: the path ends with a null.
-    let file = unsafe { syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
-    if file < 0 {
-        return;
-    }
+    };
     let letter = [kind];
     let ends: [&[u8]; 2] = [&letter, b"\0"];
     let parts = ends[..1].iter().chain(text).chain(&ends[1..]);
@@ -36,30 +28,57 @@ pub(crate) fn leave(kind: u8, text: &[&[u8]]) {
         *vector = [part.as_ptr() as usize, part.len()];
         count += 1;
     }
-    // SAFETY: the kernel reads the parts, which live across the calls, and writes a structure.
+    // SAFETY: the kernel reads the parts, which live across the calls.
     unsafe {
+        syscall!(libc::SYS_writev, file, vectors.as_ptr(), count);
+        syscall!(libc::SYS_close, file);
+    }
+}
+
+/// Opens the file whose name is the record's with `suffix` after it; `None` if nobody has made it for this user.
+pub(crate) fn open_beside(suffix: &str, flags: i32) -> Option<isize> {
+    let mut path = [0; MOST];
+    if !path_beside(suffix, &mut path) {
+        return None;
+    }
+    let flags = flags | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: the path ends with a null; the kernel writes a structure.
+    unsafe {
+        let file = syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0);
+        if file < 0 {
+            return None;
+        }
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         if syscall!(libc::SYS_fstat, file, stat.as_mut_ptr()) == 0 {
             let stat = stat.assume_init();
             let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
             let user = syscall!(libc::SYS_geteuid) as u32;
             if is_file && stat.st_uid == user {
-                syscall!(libc::SYS_writev, file, vectors.as_ptr(), count);
+                return Some(file);
             }
         }
         syscall!(libc::SYS_close, file);
     }
+    None
 }
 
-/// Writes the path of the record, with a null after it; false if there is none.
-fn record_path(path: &mut [u8; MOST]) -> bool {
+/// Writes the path of the record, with a suffix and a null after it; false if there is none.
+fn path_beside(suffix: &str, path: &mut [u8; MOST]) -> bool {
     let (Some(stem), waiter) = (told::record(), run::waiter()) else {
         return false;
     };
     let number = Decimal::new(waiter.into());
     let time = Decimal::new(start_time(waiter));
     let mut at = 0;
-    for part in [stem.as_bytes(), number.digits(), b"-", time.digits(), b"\0"] {
+    let suffix = suffix.as_bytes();
+    for part in [
+        stem.as_bytes(),
+        number.digits(),
+        b"-",
+        time.digits(),
+        suffix,
+        b"\0",
+    ] {
         let Some(place) = path.get_mut(at..at + part.len()) else {
             return false;
         };

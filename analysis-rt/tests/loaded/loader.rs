@@ -135,6 +135,7 @@ impl Loaded {
             code_size: image.text.len(),
             frames: (base + image.eh_frame.start) as *const u8,
             frames_size: (image.eh_frame.end - image.eh_frame.start) as usize,
+            control: std::ptr::null(),
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

@@ -8,6 +8,8 @@
 
 mod child;
 pub mod closure;
+mod control;
+pub mod ctl;
 pub mod followed;
 mod generated;
 pub mod identity;
@@ -33,6 +35,7 @@ use clap::{Args as ClapArgs, CommandFactory};
 use crate::args::Choices;
 use crate::message::{self, note};
 use crate::{exhausted, help, source};
+use control::Controlling;
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
@@ -68,6 +71,9 @@ pub struct Arguments {
     /// Reports while the program runs
     #[command(flatten)]
     pub reports: Wishes,
+    /// When is measured
+    #[command(flatten)]
+    pub windows: control::Wishes,
     /// What is instrumented, and how
     #[command(flatten)]
     pub choices: Choices,
@@ -115,6 +121,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             ),
         );
     }
+    arguments.windows.check()?;
     let arguments = &in_any_folder(arguments);
     let program = Program::find(&arguments.command)?;
     let store = Store::open()?;
@@ -128,11 +135,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let record = Record::make(store.folder())?;
     let asking = Asking::start(&arguments.reports, &record)?;
+    let choices = &arguments.choices;
+    let start = || Controlling::start(&arguments.windows, &record, choices.switchable);
+    let controlling = choices.has_windows().then(start).transpose()?;
     let file = entry.folder.join(program.file_name());
     exhausted::check_limit(&file)?;
     let watching = samples::start();
     let (first, status) = child::run(&file, &program, arguments.reports.report_on)?;
     asking.stop();
+    let measured = controlling.and_then(Controlling::stop);
     watch::finish(&record::watchers(&record::read(record.file())));
     let said = record::read(record.file());
     drop(record);
@@ -164,14 +175,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         None => 1,
     };
     let list = arguments.children.then(|| processes.write_list()).flatten();
-    if let Some(line) = &not_counted
-        && let Err(e) = add_line(&processes, line)
+    let lines = [("time", &not_counted), ("windows", &measured)];
+    for (name, line) in lines
+        .iter()
+        .filter_map(|(name, line)| line.as_ref().map(|l| (name, l)))
     {
-        note(&e.to_string());
+        if let Err(e) = add_line(&processes, name, line) {
+            note(&e.to_string());
+        }
     }
     if !arguments.quiet {
         tell(&processes, &later, list, number);
-        not_counted.iter().for_each(|line| note(line));
+        let lines = not_counted.iter().chain(&measured);
+        lines.for_each(|line| note(line));
     }
     if !arguments.quiet
         && let Ok(libraries) = std::fs::read_to_string(entry.folder.join(UNSEEN))
@@ -216,9 +232,11 @@ pub fn show_help(tool: &str) -> Result<()> {
     help::show(&instrument::tool_file(tool, &[])?, &usage)
 }
 
-/// The arguments with the files after a tool in C as its parts.
+/// The arguments with what follows from them: procedures have two versions if windows are wanted, and the files after a tool in C
+/// are its parts.
 fn with_parts(arguments: &Arguments) -> Arguments {
     let mut arguments = arguments.clone();
+    arguments.choices.switchable |= arguments.windows.are_any();
     if source::is_part_in_c(Path::new(&arguments.tool)) {
         let options = &mut arguments.tool_options;
         let is_part = |word: &&String| source::is_part_in_c(Path::new(word));
@@ -269,8 +287,8 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, file))
 }
 
-/// Adds a line to the head of the first report for people, and to its profile.
-fn add_line(processes: &Processes, line: &str) -> Result<()> {
+/// Adds a line to the head of the first report for people, and to its profile as a fact of this name.
+fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
     let Some((report, file)) = processes.summed() else {
         return Ok(());
     };
@@ -279,7 +297,7 @@ fn add_line(processes: &Processes, line: &str) -> Result<()> {
     let (head, rest) = text.split_at(place_in_head(&text));
     replace(report, format!("{head}{line}\n{rest}").as_bytes()).map_err(|e| fail(e.to_string()))?;
     let mut profile = report::read(file)?;
-    profile.facts.push(report::text_fact("time", line));
+    profile.facts.push(report::text_fact(name, line));
     replace(file, &profile.to_bytes()).map_err(|e| fail(e.to_string()))
 }
 

@@ -94,7 +94,7 @@ pub fn stem(store: &Path) -> PathBuf {
 }
 
 /// The record for which a process waits.
-fn file(store: &Path, waiter: u32) -> PathBuf {
+pub fn of(store: &Path, waiter: u32) -> PathBuf {
     let mut file = stem(store).into_os_string();
     file.push(format!("{waiter}-{}", start_time(waiter)));
     file.into()
@@ -111,7 +111,7 @@ impl Record {
             }
             _ => {}
         }
-        let file = file(store, std::process::id());
+        let file = of(store, std::process::id());
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         match options.open(&file) {
@@ -150,7 +150,7 @@ pub fn watchers(entries: &[Entry]) -> Vec<i32> {
 
 /// Adds an entry to the record for which a process waits. Nothing happens if there is none.
 pub fn leave(store: &Path, waiter: u32, kind: char, text: &[u8]) {
-    let opened = OpenOptions::new().append(true).open(file(store, waiter));
+    let opened = OpenOptions::new().append(true).open(of(store, waiter));
     if let Ok(mut record) = opened {
         let mut buffer = [0; 4];
         let letter = kind.encode_utf8(&mut buffer).as_bytes();
@@ -171,9 +171,11 @@ pub fn clean_up(store: &Path) {
             .file_name()
             .and_then(OsStr::to_str)
             .unwrap_or_default();
+        // The page of a run's windows has the record's name and more.
+        let name = name.strip_suffix(atom_abi::CONTROL_SUFFIX).unwrap_or(name);
         let numbers = name.strip_prefix(START).and_then(|n| n.split_once('-'));
         let waiter = numbers.and_then(|(waiter, _)| waiter.parse().ok());
-        if waiter.is_some_and(|waiter| file(store, waiter) != found) {
+        if waiter.is_some_and(|waiter| of(store, waiter) != found.with_file_name(name)) {
             fs::remove_file(found).unwrap_or_default();
         }
     }
@@ -246,10 +248,19 @@ pub fn tell_failures(entries: &[Entry]) -> bool {
 fn start_time(process: u32) -> u64 {
     /// Number of fields between the command's name and the time.
     const BETWEEN: usize = 19;
+    of_stat(process, BETWEEN).unwrap_or(0)
+}
+
+/// The parent of a process.
+pub fn parent_of(process: u32) -> Option<u32> {
+    of_stat(process, 1).map(|number| number as u32)
+}
+
+/// A number in what the kernel says of a process; `skipped` fields are between the command's name and the number.
+fn of_stat(process: u32, skipped: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = behind.split_whitespace().nth(BETWEEN);
-    field.and_then(|text| text.parse().ok()).unwrap_or(0)
+    behind.split_whitespace().nth(skipped)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! has ended without one.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -43,7 +44,8 @@ pub struct Wishes {
     pub report_on: Option<i32>,
 }
 
-fn interval(text: &str) -> std::result::Result<Duration, String> {
+/// Reads a time such as `1m 30s`.
+pub fn interval(text: &str) -> std::result::Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
     if time.is_zero() {
         Err("an interval is longer than 0".into())
@@ -107,11 +109,7 @@ impl Asking {
         let (every, record) = (wishes.every, record.file().to_path_buf());
         let ask = move || {
             while wait(&event, every) {
-                record::watchers(&record::read(&record))
-                    .iter()
-                    .for_each(|watcher| {
-                        tell(*watcher, REPORT_NOW);
-                    });
+                report_now(&record);
             }
         };
         let builder = std::thread::Builder::new().spawn(ask);
@@ -147,6 +145,14 @@ fn wait(event: &OwnedFd, every: Option<Duration>) -> bool {
         }
     }
     !IS_OVER.load(Ordering::Relaxed)
+}
+
+/// Lets all processes of a run report now, by its record.
+pub fn report_now(record: &Path) {
+    let watchers = record::watchers(&record::read(record));
+    watchers.iter().for_each(|watcher| {
+        tell(*watcher, REPORT_NOW);
+    });
 }
 
 /// Sends a command; false if the process is not there.

@@ -27,3 +27,4 @@ mod run;
 mod show;
 mod timeline;
 mod tool;
+mod windows;

@@ -69,6 +69,7 @@ pub fn write<'a>(
         totals: shared.totals,
         returns: None,
         text: None,
+        control: shared.control,
         boundaries: None,
         image: 0,
     };

@@ -340,6 +340,7 @@ impl<'a> Writer<'a> {
             boundaries: self.layout.boundaries(),
             image: self.placed.object.image.base,
             text: self.placement.text.as_ref().map(|table| table.address),
+            control: self.plan.control,
         };
         let slots = (self.placement.info..).step_by(8);
         for (slot, (value, is_pointer)) in slots.zip(words.words()) {

@@ -39,6 +39,8 @@ pub(super) struct StartWords<'a> {
     pub image: u64,
     /// Address of the table of moved code of a program alone, if there is one.
     pub text: Option<u64>,
+    /// Offset in the data of the `Control`, if there are two versions.
+    pub control: Option<u32>,
 }
 
 impl StartWords<'_> {
@@ -84,6 +86,7 @@ impl StartWords<'_> {
             (analysis.text.len() as u64, false),
             (base + analysis.eh_frame.start, true),
             (analysis.eh_frame.end - analysis.eh_frame.start, false),
+            self.in_data(self.control),
         ]);
         debug_assert_eq!(words.len() * 8, size_of::<StartInfo>());
         const { assert!(offset_of!(StartInfo, address) == offset_of!(StartInfo, run) + 8) };

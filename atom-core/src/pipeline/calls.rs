@@ -10,6 +10,7 @@ use crate::image::ObjectKind;
 use crate::image::debug::DebugLines;
 use crate::live::{Live, RegSet, Settled};
 use crate::memory;
+use crate::tool::borders::Borders;
 use crate::tool::room::Room;
 use crate::tool::select::{Candidate, Selected};
 use crate::tool::{Application, Calls};
@@ -24,6 +25,8 @@ pub(super) struct Instrumented<'a> {
     pub calls: Calls,
     /// Number of calls that were dropped because what they are on is not selected.
     pub unselected: usize,
+    /// Where windows begin and end, for each object; empty if they do so nowhere.
+    pub borders: Vec<Borders>,
     /// The tool's code and data.
     pub analysis: AnalysisImage,
     /// What the called routines change.
@@ -55,7 +58,7 @@ impl<'a> Objects<'a> {
     ) -> Result<Instrumented<'a>> {
         std::thread::scope(|scope| {
             let live = scope.spawn(|| self.lives(options.keep_registers));
-            let (calls, unselected) = self.call_tool(&loaded, rooms, options, progress)?;
+            let (calls, unselected, borders) = self.call_tool(&loaded, rooms, options, progress)?;
             let (analysis, summaries) = run(
                 progress,
                 Stage::Analysis,
@@ -76,6 +79,7 @@ impl<'a> Objects<'a> {
             Ok(Instrumented {
                 calls,
                 unselected,
+                borders,
                 analysis,
                 summaries,
                 lives,
@@ -83,19 +87,19 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// The tool's calls on what is selected, and the number of the others.
+    /// The tool's calls on what is selected, the number of the others, and the borders of windows.
     fn call_tool(
         &self,
         loaded: &Loaded,
         rooms: [Room; 2],
         options: &Options<'_>,
         progress: &mut dyn Progress,
-    ) -> Result<(Calls, usize)> {
+    ) -> Result<(Calls, usize, Vec<Borders>)> {
         let lines: Vec<DebugLines<'_>> = (self.objects.iter())
             .map(|object| object.unwind.lines(object.image))
             .collect();
         // Before the tool runs, as a wrong pattern is the user's mistake.
-        let selected = self.selected(options, &lines)?;
+        let (selected, borders) = self.chosen(options, &lines)?;
         let applications: Vec<Application<'_>> = (self.objects.iter().zip(self.inputs).enumerate())
             .map(|(i, (object, input))| Application {
                 path: &input.path,
@@ -119,18 +123,15 @@ impl<'a> Objects<'a> {
                 .collect();
             Selected::filter(&pairs, &mut calls)
         });
-        Ok((calls, unselected))
+        Ok((calls, unselected, borders))
     }
 
-    /// What the user has chosen in each object; `None`: everything.
-    fn selected(
+    /// What the user has chosen in each object, `None` for everything; and where windows begin and end.
+    fn chosen(
         &self,
         options: &Options<'_>,
         lines: &[DebugLines<'_>],
-    ) -> Result<Option<Vec<Selected>>> {
-        if options.selection.is_all() {
-            return Ok(None);
-        }
+    ) -> Result<(Option<Vec<Selected>>, Vec<Borders>)> {
         let name = |path: &Path| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
@@ -146,7 +147,9 @@ impl<'a> Objects<'a> {
                 lines,
             })
             .collect();
-        options.selection.resolve(&candidates).map(Some)
+        let selection = (!options.selection.is_all()).then_some(&options.selection);
+        let selected = selection.map(|s| s.resolve(&candidates)).transpose()?;
+        Ok((selected, options.windows.resolve(&candidates)?))
     }
 
     /// What is live in each object. In a process the loader's own entry points (lazy binding, thread-local variables)

@@ -55,6 +55,7 @@ use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
 use crate::live::{Live, Settled};
 use crate::plan::kept::Late;
 use crate::plan::{self, Clobbers, Home, Switch, Told, Unit, Whole};
+use crate::tool::borders::Windows;
 use crate::tool::select::Selection;
 use crate::unwind::UnwindTable;
 use crate::{memory, rewrite};
@@ -125,6 +126,8 @@ pub struct Options<'a> {
     pub no_gs: bool,
     /// Write a light version of each procedure beside the one with the tool's calls, and let this lead from one to the other.
     pub switch: Option<Switch>,
+    /// Where the program itself goes from one version to the other.
+    pub windows: Windows,
     /// Put debug information into the outputs.
     pub debug_info: bool,
     /// How much of the outputs is compared with the originals.
@@ -387,6 +390,7 @@ impl<'a> Planned<'a> {
             every_point: options.precise_signals,
             no_gs: options.no_gs,
             switch: options.switch,
+            borders: &tool.borders,
             home,
             low_room,
             ..plan::Options::default()

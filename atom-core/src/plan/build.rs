@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Foreign, Live, RegSet, is_free_below};
+use crate::tool::borders::Borders;
 use crate::tool::operand::{At, When};
 use crate::tool::value::{Selected, Taken, Value};
 use crate::tool::{Argument, Call, Calls};
@@ -70,6 +71,10 @@ pub struct Planner<'a> {
     pub biases: u32,
     /// What leads from one version to the other, with the offset of its data in the plan's; `None` if there is one version.
     pub switch: Option<(Switch, u32)>,
+    /// Where windows begin and end.
+    pub borders: Option<&'a Borders>,
+    /// See [`super::Options::window`].
+    pub window: Option<u64>,
     /// True if inserted code may name data by 32-bit addresses.
     pub absolute: bool,
     /// True if the calls at the program's start and end are made by code of this object.
@@ -209,7 +214,7 @@ impl Planner<'_> {
             let any = self.points.any_in_proc(id);
             let mut counters = counters(id);
             if self.switch.is_some() && proc.is_movable() {
-                part.tests = switch::tests(self.cfg, self.live, id);
+                part.tests = switch::tests(self.cfg, self.live, id, self.borders);
             } else {
                 part.tests.clear();
             }
@@ -403,7 +408,9 @@ impl Planner<'_> {
         };
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
         let private = self.private_stack(part, inst, position);
-        let tail = switch::emit(&mut part.asm, &test, switch, part.version, private);
+        let (version, hooks) = (part.version, (private, &mut part.wrappers));
+        test.emit_border(&mut part.asm, version, self.window, hooks);
+        let tail = switch::emit(&mut part.asm, &test, switch, version, private);
         part.close_with_tail(code, fixups, inst, position, tail);
     }
 

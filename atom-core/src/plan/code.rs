@@ -246,6 +246,8 @@ pub struct Plan {
     pub thread_info: Option<u32>,
     /// The `atom_abi::ThreadInfo` in `data`, if the tool has cells; also if the process has one thread.
     pub cell_info: Option<u32>,
+    /// The `atom_abi::Control` in `data`, if a word of it decides between two versions.
+    pub control: Option<u32>,
     /// The slot of `data_relocs` that must be relocated before any code of the program runs: the main
     /// block's own address.
     pub early_reloc: Option<u32>,

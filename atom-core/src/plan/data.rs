@@ -151,6 +151,13 @@ impl Data {
         start as u32
     }
 
+    /// Adds a page of zeros that has nothing else in it; returns its offset. The data begins at a page.
+    pub fn reserve_page(&mut self) -> u32 {
+        let start = self.bytes.len().next_multiple_of(crate::PAGE as usize);
+        self.bytes.grow(start + crate::PAGE as usize);
+        start as u32
+    }
+
     /// As [`Data::reserve`], for counts: a forked child begins with zeros.
     pub fn reserve_counts(&mut self, size: usize) -> u32 {
         let start = self.reserve(size);

@@ -19,11 +19,11 @@ use std::collections::HashMap;
 
 use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 
+use super::Options;
 use super::code::{Asm, Home, Target};
 use super::site::{self, Point, SiteCall};
 use super::spare_stack::SpareStack;
 use super::wrapper::Wrappers;
-use super::{Clobbers, Options};
 use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
 use crate::image::{Image, ObjectKind};
@@ -304,21 +304,8 @@ impl Exits {
                     (Hook::Exec(_), None) => return,
                     _ => (self.finish, Vec::new()),
                 };
-                let call = SiteCall {
-                    routine,
-                    clobbers: Clobbers::EVERYTHING,
-                    body: None,
-                    common: 0,
-                    values,
-                };
-                let point = Point {
-                    live: RegSet::ALL,
-                    may_set_df: true,
-                    absolute: false,
-                    is_piece: false,
-                    free_below,
-                    is_private: false,
-                };
+                let call = SiteCall::of_runtime(routine, values);
+                let point = Point::of_hook(RegSet::ALL, free_below);
                 // Calls without bodies have no tail.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }

@@ -8,6 +8,7 @@ use crate::analysis::specialise::Specialiser;
 use crate::cfg::Object;
 use crate::error::{Error, Result};
 use crate::live::has_foreign;
+use crate::tool::borders::Borders;
 use crate::tool::{Calls, libraries, process_may_have_threads, process_uses_gs, uses_gs};
 
 /// Export of the runtime that is called before the process may become another program.
@@ -17,8 +18,11 @@ const SYSTEM_CALL: &str = "__atom_system_call";
 /// Export of the runtime that calls a routine on a stack of the runtime's.
 const APART: &str = "__atom_apart";
 
+/// Export of the runtime that begins a window, or ends it.
+const WINDOW: &str = "__atom_window";
+
 /// Exports of the runtime that inserted code calls by their addresses.
-pub const CALLED: [&str; 4] = [EXEC, SYSTEM_CALL, threads::FORKED, APART];
+pub const CALLED: [&str; 5] = [EXEC, SYSTEM_CALL, threads::FORKED, APART, WINDOW];
 
 /// Options of planning.
 #[derive(Clone, Copy, Default)]
@@ -54,6 +58,10 @@ pub struct Options<'a> {
     pub every_point: bool,
     /// Procedures have two versions, and this leads from one to the other.
     pub switch: Option<Switch>,
+    /// Where windows begin and end, for each object; empty if they do so nowhere.
+    pub borders: &'a [Borders],
+    /// Address of the runtime's `window` in the tool's file, which begins and ends windows.
+    pub window: Option<u64>,
     /// True if the gs segment is left to the program in any case.
     pub no_gs: bool,
 }
@@ -95,6 +103,7 @@ impl Options<'_> {
             finish: Some(facts.finish),
             exec: facts.export(EXEC),
             apart: facts.export(APART),
+            window: facts.export(WINDOW),
             system_call: facts.export(SYSTEM_CALL),
             may_have_threads: facts_of_threads.may_have_threads,
             threads: ThreadOptions::new(

@@ -26,6 +26,7 @@ impl Plan {
             maps_returns: self.maps_returns,
             calls_by_flow: self.calls_by_flow,
             totals: self.totals,
+            control: self.control,
             light: self.light.is_some().then(Vec::new),
             ..Self::default()
         }

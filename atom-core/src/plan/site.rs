@@ -72,7 +72,32 @@ pub struct Point {
     pub is_private: bool,
 }
 
+impl SiteCall {
+    /// A call of a routine of the runtime.
+    pub(super) fn of_runtime(routine: u64, values: Vec<Value>) -> Self {
+        Self {
+            routine,
+            clobbers: Clobbers::EVERYTHING,
+            values,
+            body: None,
+            common: 0,
+        }
+    }
+}
+
 impl Point {
+    /// The facts at a hook: at a place where these registers are live, with or without data below rsp.
+    pub(super) fn of_hook(live: RegSet, free_below: bool) -> Self {
+        Self {
+            live,
+            may_set_df: true,
+            absolute: false,
+            is_piece: false,
+            free_below,
+            is_private: false,
+        }
+    }
+
     /// Number of bytes below rsp in which the program may keep data.
     fn red_zone(&self) -> i32 {
         if self.free_below || self.is_private {

@@ -17,6 +17,7 @@ use super::kept::{Fixed, Kept, Late, Replaced, Summary};
 use super::points::Points;
 use super::prepare::{forget, routines, seen};
 use super::spare_stack::SpareStack;
+use super::switch;
 use super::threads::{ThreadAccess, Threads};
 use super::{Clobbers, Options, Plan};
 use crate::cfg::{Cfg, Numbers};
@@ -122,9 +123,7 @@ impl Whole {
         let before = late.edges_before().cloned().unwrap_or_default();
         let of_threads = (&thread_data, &options.threads);
         let (totals, edges) = EdgeCounts::lay_out(&mut flows, of_threads, &mut data, &before);
-        let switch = options
-            .switch
-            .map(|switch| (switch, switch.place(&mut data)));
+        let switch = options.switch.map(|switch| switch.place(&mut data));
         let (biases, identities) = noted(options.home, units.len(), &mut data);
         let spare = SpareStack::at(data.reserve(SpareStack::SIZE));
         let kept = summary
@@ -132,7 +131,11 @@ impl Whole {
         let counts = data.place_counts();
         data.check_size()?;
         let mut whole = Self {
-            shared: Plan { totals, ..first },
+            shared: Plan {
+                totals,
+                control: switch::control(switch),
+                ..first
+            },
             biases,
             identities,
             kept: kept.transpose()?,
@@ -168,6 +171,8 @@ impl Whole {
                 object: i,
                 biases,
                 switch,
+                borders: options.borders.get(i),
+                window: options.window,
                 absolute: options.low_room != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
             };

@@ -6,6 +6,7 @@
 //! so that a mistake in a tool leads to a message and not to a broken program.
 
 mod binding;
+pub mod borders;
 pub mod calls;
 mod check;
 mod constants;

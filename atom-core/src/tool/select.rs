@@ -31,16 +31,18 @@ pub enum Pattern {
     File(String),
     /// Addresses of the original program.
     Addresses(Range<u64>),
+    /// The code of a source line: a glob over the file as in [`Pattern::File`], and the line's number.
+    Line(String, u32),
     /// A pattern that holds in the objects whose file name a glob matches: `libz.so.1:deflate*`.
     In(String, Box<Pattern>),
 }
 
 impl Pattern {
-    /// Parses `NAME`, `file:NAME` or `0xSTART-0xEND`, perhaps with `OBJECT:` before it.
+    /// Parses `NAME`, `file:NAME`, `FILE:LINE`, `0xADDRESS` or `0xSTART-0xEND`, perhaps with `OBJECT:` before it.
     pub fn parse(text: &str) -> Result<Self> {
         let fail = |reason: String| {
             Error::new(DOING, reason).advice(
-                "a pattern is a procedure (main, 'std::*'), a source file ('file:*.c') \
+                "a pattern is a procedure (main, 'std::*'), a source file ('file:*.c'), a line (app.c:12) \
                  or addresses (0x1000-0x2000), perhaps in an object ('libz.so.1:*')",
             )
         };
@@ -50,14 +52,26 @@ impl Pattern {
             }
             return Ok(Self::File(file.into()));
         }
+        if let Some((file, line)) = text.rsplit_once(':')
+            && let Ok(line) = line.parse()
+            && !file.is_empty()
+        {
+            return Ok(match split_object(file) {
+                Some((object, file)) => {
+                    Self::In(object.into(), Box::new(Self::Line(file.into(), line)))
+                }
+                None => Self::Line(file.into(), line),
+            });
+        }
         if let Some((object, rest)) = split_object(text) {
             return Ok(Self::In(object.into(), Box::new(Self::parse(rest)?)));
         }
         if text.starts_with("0x") {
             let number = |t: &str| u64::from_str_radix(t.strip_prefix("0x")?, 16).ok();
-            let range = text
-                .split_once('-')
-                .and_then(|(from, to)| Some(number(from)?..number(to)?));
+            let range = match text.split_once('-') {
+                Some((from, to)) => number(from).zip(number(to)).map(|(from, to)| from..to),
+                None => number(text).map(|at| at..at.saturating_add(1)),
+            };
             return match range {
                 Some(range) if range.is_empty() => {
                     Err(fail(format!("the range `{text}` is empty")))
@@ -126,6 +140,36 @@ pub struct Candidate<'a> {
     pub cfg: &'a Cfg,
     /// Its source lines.
     pub lines: &'a dyn LineInfo,
+}
+
+/// The blocks that contain the first instructions of what a pattern matches, with the numbers of their objects.
+pub(super) fn places(
+    pattern: &Pattern,
+    objects: &[Candidate<'_>],
+) -> Result<Vec<(usize, BlockId)>> {
+    let mut sides: Vec<Side> = objects.iter().map(|o| Side::none_of(o.cfg)).collect();
+    mark_all(pattern, objects, &mut sides)?;
+    let mut found = Vec::new();
+    for (i, (object, side)) in objects.iter().zip(&sides).enumerate() {
+        let cfg = object.cfg;
+        let procs = cfg.procs.iter().zip(&side.procs);
+        let starts = procs
+            .filter(|(_, is_marked)| **is_marked)
+            .map(|(p, _)| p.start);
+        let starts = starts.chain(side.ranges.iter().map(|r| r.start));
+        let insts = starts.filter_map(|at| cfg.inst_at(at));
+        found.extend(insts.map(|inst| (i, cfg.block_of(inst))));
+    }
+    found.retain(|(object, block)| {
+        let cfg = objects[*object].cfg;
+        cfg.proc(cfg.block(*block).proc).is_movable()
+    });
+    if found.is_empty() {
+        let reason = "what a pattern names for a window is not instrumented";
+        return Err(Error::new(DOING, reason)
+            .advice("`atom show APP --opaque` lists the procedures that are not understood"));
+    }
+    Ok(found)
 }
 
 /// Marks what a pattern matches in the objects of a process.
@@ -278,6 +322,10 @@ impl<'a> Names<'a> {
                     .any(|p| p.start < range.end && range.start < p.end);
                 side.ranges.push(range.clone());
             }
+            Pattern::Line(glob, line) => {
+                side.ranges.extend(self.code_of(glob, *line));
+                found = !side.ranges.is_empty();
+            }
             Pattern::Proc(glob) => {
                 for (proc, marked) in cfg.procs.iter().zip(&mut side.procs) {
                     if is_named(&proc.display_name(), glob) {
@@ -301,6 +349,33 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The pieces of code of a source line, in the procedures whose first line is in its file.
+    fn code_of(&self, glob: &str, line: u32) -> Vec<Range<u64>> {
+        let is_there = |at: u64| {
+            let found = self.lines.line_at(at);
+            found.is_some_and(|(file, number)| number == line && is_file(file, glob))
+        };
+        let mut pieces: Vec<Range<u64>> = Vec::new();
+        for (i, proc) in self.cfg.procs.iter().enumerate() {
+            let first = self.lines.line_at(proc.start);
+            if !first.is_some_and(|(file, _)| is_file(file, glob)) {
+                continue;
+            }
+            let insts = self.cfg.proc_insts(ProcId::from_index(i));
+            for inst in insts.map(InstId::from_index) {
+                let at = self.cfg.inst_pc(inst)..self.cfg.inst_end(inst);
+                if !is_there(at.start) {
+                    continue;
+                }
+                match pieces.last_mut() {
+                    Some(last) if last.end == at.start => last.end = at.end,
+                    _ => pieces.push(at),
+                }
+            }
+        }
+        pieces
+    }
+
     /// The error for a pattern that matches nothing.
     fn nothing(&self, pattern: &Pattern) -> Error {
         let (reason, wanted, candidates) = match pattern {
@@ -318,6 +393,11 @@ impl<'a> Names<'a> {
                     )),
                     _ => error,
                 };
+            }
+            Pattern::Line(file, line) => {
+                let reason = format!("no code comes from line {line} of {file}");
+                return Error::new(DOING, reason)
+                    .advice("the program needs line information (-g), and the line needs code");
             }
             Pattern::Proc(glob) => {
                 let names = self.cfg.procs.iter().map(|p| demangle(&p.display_name()));

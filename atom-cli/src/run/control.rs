@@ -1,0 +1,328 @@
+//! Windows that `atom run` begins and ends: by the time, and as `atom ctl` asks.
+//!
+//! Both have the same page in memory, a file beside the run's record, which the processes of the run map too
+//! ([`Control`]). The thread of this module begins and ends windows by the time, and passes on what is asked. It sleeps on
+//! the word `asked` of the page (`futex`), which `atom ctl` raises.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use atom_abi::{CONTROL_SUFFIX, Control};
+use atom_core::{Error, Result};
+use clap::Args as ClapArgs;
+use memmap2::MmapMut;
+
+use super::record::Record;
+use super::watch;
+
+const DOING: &str = "preparing windows";
+
+/// Size of the file in bytes: a page.
+const SIZE: u64 = 4096;
+
+/// Options of `atom run` on windows by the time.
+#[derive(ClapArgs, Clone, Default)]
+pub struct Wishes {
+    /// Start without the tool's calls, at nearly the program's own speed: `atom ctl` begins and ends windows
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    pub off: bool,
+    /// Begin the first window after this time, such as `10s` or `1m 30s`
+    #[arg(long, value_name = "TIME", value_parser = watch::interval, conflicts_with_all = ["from", "to", "off"])]
+    pub after: Option<Duration>,
+    /// Measure for this time, and no longer
+    #[arg(long = "for", visible_alias = "duration", value_name = "TIME", value_parser = watch::interval, conflicts_with_all = ["from", "to", "off"])]
+    pub length: Option<Duration>,
+    /// Begin a window each time that this time has passed; --for says how long it is
+    #[arg(long, value_name = "TIME", value_parser = watch::interval, requires = "length")]
+    pub each: Option<Duration>,
+}
+
+impl Wishes {
+    /// True if windows begin and end while the program runs.
+    pub fn are_any(&self) -> bool {
+        self.off || self.after.is_some() || self.length.is_some()
+    }
+
+    /// Nonsense that only the values tell.
+    pub fn check(&self) -> Result<()> {
+        match (self.each, self.length) {
+            (Some(each), Some(length)) if each <= length => {
+                let reason = "a window is as long as the time from one to the next, or longer";
+                Err(Error::new("reading the command line", reason)
+                    .advice("choose a smaller --for, or a larger --each"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The next change after the one with this number, counted from 0: how long after the program's start, and whether a
+    /// window begins. `None` if there is no further one.
+    fn change(&self, number: u32) -> Option<(Duration, bool)> {
+        let begins = number.is_multiple_of(2);
+        let first = self.after.unwrap_or_default();
+        let start = match (number / 2, self.each) {
+            (0, _) => first,
+            (n, Some(each)) => first + each * n,
+            (_, None) => return None,
+        };
+        match (self.off, begins) {
+            (true, _) => None,
+            (_, true) => Some((start, true)),
+            (_, false) => Some((start + self.length?, false)),
+        }
+    }
+}
+
+/// The page of a run. The run that makes it removes the file with this value.
+pub struct Page {
+    map: MmapMut,
+    file: Option<PathBuf>,
+}
+
+impl std::ops::Deref for Page {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        // SAFETY: the mapping is a page; all bytes are a valid structure of atomic words.
+        unsafe { &*self.map.as_ptr().cast() }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // If it stays, a later run removes it.
+            fs::remove_file(file).unwrap_or_default();
+        }
+    }
+}
+
+impl Page {
+    /// Makes the page of a run. `is_shared`: processes map it in the place of their own.
+    pub fn make(record: &Record, is_shared: bool) -> Result<Self> {
+        let file = beside(record.file());
+        let fail = |e: std::io::Error| Error::new(DOING, e).file(&file);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let opened = options.mode(0o600).open(&file).map_err(fail)?;
+        opened.set_len(SIZE).map_err(fail)?;
+        let page = Self::of(&opened, Some(file.clone())).map_err(fail)?;
+        page.is_shared
+            .store(u32::from(is_shared), Ordering::Relaxed);
+        page.began.store(now(), Ordering::Relaxed);
+        Ok(page)
+    }
+
+    /// The page of a run that another `atom` has made, by the path of its record.
+    pub fn open(record: &Path) -> std::io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW);
+        let file = file.open(beside(record))?;
+        if file.metadata()?.size() != SIZE {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        Self::of(&file, None)
+    }
+
+    fn of(opened: &File, file: Option<PathBuf>) -> std::io::Result<Self> {
+        // SAFETY: the file keeps its size; all accesses are atomic.
+        let map = unsafe { MmapMut::map_mut(opened)? };
+        Ok(Self { map, file })
+    }
+
+    /// Begins a window, or ends it.
+    pub fn switch(&self, is_on: bool) {
+        self.set(is_on, now());
+    }
+
+    /// Nothing is measured from now on.
+    pub fn detach(&self) {
+        self.is_detached.store(1, Ordering::Relaxed);
+        self.switch(false);
+    }
+
+    /// Asks for a report; returns the number of the wish.
+    pub fn ask(&self) -> u32 {
+        let number = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.wake();
+        number
+    }
+
+    /// What was measured until now, in words; `None` if there was no window.
+    pub fn told(&self) -> Option<String> {
+        let (windows, now) = (self.windows.load(Ordering::Relaxed), now());
+        let measured = Duration::from_nanos(self.measured_until(now));
+        let whole = Duration::from_nanos(now - self.began.load(Ordering::Relaxed));
+        let plural = if windows == 1 { "" } else { "s" };
+        let share = 100.0 * measured.as_secs_f64() / whole.as_secs_f64();
+        (windows != 0).then(|| {
+            format!(
+                "measured: {windows} window{plural}, {:.2} s of {:.2} s ({share:.1} %)",
+                measured.as_secs_f64(),
+                whole.as_secs_f64()
+            )
+        })
+    }
+
+    /// True if processes map the page in the place of their own.
+    pub fn is_commanded(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed) != 0
+    }
+
+    /// True if nothing is measured any more.
+    pub fn was_detached(&self) -> bool {
+        self.is_detached.load(Ordering::Relaxed) != 0
+    }
+
+    /// Sleeps until something is asked beyond `known`, or for this time.
+    fn sleep(&self, known: u32, limit: Option<Duration>) {
+        let limit = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the word and the time live across the call.
+        unsafe { libc::syscall(libc::SYS_futex, self.word(), libc::FUTEX_WAIT, known, limit) };
+    }
+
+    /// Wakes who sleeps.
+    fn wake(&self) {
+        // SAFETY: the word lives across the call.
+        unsafe { libc::syscall(libc::SYS_futex, self.word(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+
+    fn word(&self) -> *const AtomicU32 {
+        &raw const self.asked
+    }
+}
+
+/// The file of a run, by the path of its record.
+fn beside(record: &Path) -> PathBuf {
+    let mut file = record.as_os_str().to_os_string();
+    file.push(CONTROL_SUFFIX);
+    file.into()
+}
+
+/// Nanoseconds of the clock that the page's times are of.
+fn now() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes into the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The thread that begins and ends windows, and passes on what is asked.
+pub struct Controlling {
+    page: Arc<Page>,
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Controlling {
+    /// Starts it, before the program: a window that begins at once begins now.
+    pub fn start(wishes: &Wishes, record: &Record, is_shared: bool) -> Result<Self> {
+        let page = Arc::new(Page::make(record, is_shared)?);
+        let start = Instant::now();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut next = 0;
+        if is_shared && wishes.change(0) == Some((Duration::ZERO, true)) {
+            page.switch(true);
+            next = 1;
+        }
+        let plan = if is_shared {
+            wishes.clone()
+        } else {
+            Wishes {
+                off: true,
+                ..Wishes::default()
+            }
+        };
+        let (own, over, record) = (page.clone(), is_over.clone(), record.file().to_path_buf());
+        let control = move || {
+            let mut known = 0;
+            while !over.load(Ordering::Acquire) {
+                let change = plan.change(next);
+                let left = change.map(|(at, _)| at.saturating_sub(start.elapsed()));
+                match (change, left) {
+                    (Some((_, begins)), Some(Duration::ZERO)) => {
+                        own.switch(begins);
+                        next += 1;
+                        continue;
+                    }
+                    _ => own.sleep(known, left),
+                }
+                let asked = own.asked.load(Ordering::Acquire);
+                if asked != known && !over.load(Ordering::Acquire) {
+                    known = asked;
+                    watch::report_now(&record);
+                    own.answered.store(asked, Ordering::Release);
+                }
+            }
+        };
+        let builder = std::thread::Builder::new().name("windows".into());
+        let thread = builder.spawn(control).map_err(|e| Error::new(DOING, e))?;
+        Ok(Self {
+            page,
+            is_over,
+            thread,
+        })
+    }
+
+    /// The program has ended; says what was measured.
+    pub fn stop(self) -> Option<String> {
+        self.is_over.store(true, Ordering::Release);
+        self.page.ask();
+        self.thread.join().unwrap_or_default();
+        self.page.switch(false);
+        self.page.told()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_follow_each_other() {
+        let second = Duration::from_secs;
+        let wishes = |after, length, each| Wishes {
+            off: false,
+            after,
+            length,
+            each,
+        };
+        let all = |wishes: Wishes| (0..5).map_while(|n| wishes.change(n)).collect::<Vec<_>>();
+        assert_eq!(
+            all(wishes(Some(second(5)), None, None)),
+            [(second(5), true)]
+        );
+        assert_eq!(
+            all(wishes(None, Some(second(2)), None)),
+            [(second(0), true), (second(2), false)]
+        );
+        let each = all(wishes(Some(second(1)), Some(second(2)), Some(second(10))));
+        let at = [(1, true), (3, false), (11, true), (13, false), (21, true)];
+        assert_eq!(each, at.map(|(at, begins)| (second(at), begins)));
+        let off = Wishes {
+            off: true,
+            ..Wishes::default()
+        };
+        assert_eq!(off.change(0), None);
+        assert!(
+            wishes(None, Some(second(2)), Some(second(2)))
+                .check()
+                .is_err()
+        );
+    }
+}

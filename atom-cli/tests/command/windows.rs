@@ -1,0 +1,359 @@
+//! Windows: `--from` and `--to`, windows by the time, and `atom ctl`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::common::{Folder, stderr};
+
+/// `stages`: works before, in and after each of its two windows. `threads`: the same with threads that work all the time.
+/// `asked`: works once for each line that it reads, in a forked child if the line is "fork". `sleep N`: N tenths of a second.
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#define APART __attribute__((noinline, noclone, optimize("no-ipa-icf")))
+static volatile unsigned long sink;
+static volatile int over;
+#define WORK(name, k) APART void name(int n) { for (int i = 0; i < n; i++) sink += i * k; }
+WORK(before, 3) WORK(measured, 5) WORK(between, 7) WORK(after, 11) WORK(busy, 13)
+APART void begin(void) { sink++; }
+APART void end(void) { sink++; }
+static void *run(void *x) { while (!over) busy(100); return x; }
+static void stages(void)
+{
+    before(1000);
+    for (int i = 0; i < 2; i++) {
+        begin();
+        measured(1000 + i);
+        end();
+        between(1000);
+    }
+    after(1000); /* the last line */
+}
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "stages";
+    char line[100];
+    if (!strcmp(what, "stages")) {
+        stages();
+    } else if (!strcmp(what, "threads")) {
+        pthread_t threads[3];
+        for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, run, 0);
+        for (int i = 0; i < 200; i++) stages();
+        over = 1;
+        for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    } else if (!strcmp(what, "sleep")) {
+        struct timespec tenth = { 0, 100000000 };
+        for (int i = 0; i < atoi(argv[2]); i++) { nanosleep(&tenth, 0); measured(1000); }
+    } else {
+        while (fgets(line, sizeof line, stdin)) {
+            if (!strcmp(line, "fork\n")) {
+                if (fork() == 0) { measured(2000); exit(0); }
+                wait(0);
+            } else {
+                measured(1000);
+            }
+            puts("done");
+            fflush(stdout);
+        }
+    }
+    printf("%lu\n", sink);
+    return 0;
+}
+"#;
+
+struct Place {
+    folder: Folder,
+}
+
+impl Place {
+    fn new(flags: &[&str]) -> Self {
+        let folder = Folder::new();
+        folder.compile("app", PROGRAM, &[&["-O1", "-g"], flags].concat());
+        Self { folder }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atom"));
+        let folder = self.folder.path();
+        command.current_dir(folder).args(words);
+        command.env("XDG_CACHE_HOME", folder.join("cache"));
+        command
+    }
+
+    /// Runs the program under icount with options; returns what was printed.
+    fn run(&self, options: &[&str], arguments: &[&str]) -> Output {
+        let words = [
+            &["run"],
+            options,
+            &["icount", "--top", "0", "--", "./app"],
+            arguments,
+        ]
+        .concat();
+        let output = self.command(&words).output().expect("atom runs");
+        assert!(output.status.success(), "{options:?} {}", stderr(&output));
+        output
+    }
+
+    fn report(&self) -> String {
+        String::from_utf8(self.folder.read("icount.out")).unwrap()
+    }
+
+    /// Instructions of a procedure in the report.
+    fn count(&self, procedure: &str) -> u64 {
+        count(&self.report(), procedure)
+    }
+}
+
+/// Instructions of a procedure in a report: the first number of its row.
+fn count(report: &str, procedure: &str) -> u64 {
+    let row = report
+        .lines()
+        .find(|l| l.split_whitespace().last() == Some(procedure));
+    let number = row.and_then(|row| row.split_whitespace().next());
+    number.map_or(0, |n| n.replace(',', "").parse().unwrap())
+}
+
+const STAGES: [&str; 4] = ["before", "measured", "between", "after"];
+
+#[test]
+fn a_window_has_what_is_between_its_ends() {
+    for flags in [&[][..], &["-static"], &["-no-pie", "-O2"]] {
+        let place = Place::new(flags);
+        let plain = Command::new(place.folder.join("app")).output().unwrap();
+        place.run(&[], &[]);
+        let whole = STAGES.map(|stage| place.count(stage));
+        assert!(whole.iter().all(|n| *n > 3000), "{whole:?}");
+        let options = ["--from", "begin", "--to", "end"];
+        for own in [&[][..], &["--own"]] {
+            let output = place.run(&[&options, own].concat(), &[]);
+            assert_eq!(output.stdout, plain.stdout);
+            let found = STAGES.map(|stage| place.count(stage));
+            assert_eq!(found, [0, whole[1], 0, 0], "{flags:?} {own:?}");
+            assert!(
+                place.report().contains("measured: 2 windows, "),
+                "{}",
+                place.report()
+            );
+            assert!(stderr(&output).contains("measured: 2 windows, "));
+        }
+        place.run(&["--from", "end"], &[]);
+        let found = STAGES.map(|stage| place.count(stage));
+        let second = whole[1] - whole[1] * 1000 / 2001;
+        assert!(found[1].abs_diff(second) < 20, "{found:?} {second}");
+        assert_eq!([found[0], found[2], found[3]], [0, whole[2], whole[3]]);
+        place.run(&["--to", "begin"], &[]);
+        assert_eq!(STAGES.map(|stage| place.count(stage)), [whole[0], 0, 0, 0]);
+    }
+}
+
+#[test]
+fn windows_begin_at_lines_and_addresses() {
+    let place = Place::new(&[]);
+    let last = PROGRAM.lines().position(|l| l.contains("the last line"));
+    // The compiler gets the source with this name.
+    let line = format!("app.c:{}", last.unwrap() + 1);
+    place.run(&["--from", &line], &[]);
+    assert!(place.count("after") > 3000, "{}", place.report());
+    assert_eq!(place.count("before") + place.count("measured"), 0);
+    let shown = place.command(&["show", "--json", "app"]).output().unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let procs = shown["procedures"].as_array().expect("procedures");
+    let after = procs.iter().find(|p| p["name"] == "after").unwrap();
+    let address = after["start"].as_str().map(str::to_owned);
+    let address = address.unwrap_or_else(|| format!("{:#x}", after["start"].as_u64().unwrap()));
+    place.run(&["--from", &address], &[]);
+    assert!(place.count("after") > 3000, "{}", place.report());
+    assert_eq!(place.count("between"), 0);
+}
+
+#[test]
+fn threads_are_measured_in_windows_too() {
+    let place = Place::new(&["-pthread"]);
+    let output = place.run(&["--from", "begin", "--to", "end"], &["threads"]);
+    assert!(
+        stderr(&output).contains("measured: 400 windows, "),
+        "{}",
+        stderr(&output)
+    );
+    // Nothing of the main thread's is outside; others are seen wherever they are.
+    assert_eq!(
+        ["before", "between", "after"].map(|p| place.count(p)),
+        [0; 3]
+    );
+    assert!(place.count("measured") > 400 * 3000);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let place = Place::new(&[]);
+    let fails = |options: &[&str], needle: &str| {
+        let words = [&["run"], options, &["icount", "--", "./app"]].concat();
+        let output = place.command(&words).output().expect("atom runs");
+        assert!(!output.status.success(), "{options:?}");
+        assert!(stderr(&output).contains(needle), "{}", stderr(&output));
+    };
+    fails(&["--from", "bgin"], "did you mean `begin`?");
+    fails(
+        &["--from", "begin", "--to", "begin"],
+        "begins and ends at 0x",
+    );
+    fails(&["--from", "app.c:1"], "no code comes from line 1 of app.c");
+    fails(&["--off", "--for", "1s"], "cannot be used with");
+    fails(&["--for", "2s", "--each", "1s"], "choose a smaller --for");
+    let output = place.command(&["ctl", "1", "on"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("is no `atom run` with windows"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// A program that works when it is told to, and `atom ctl`.
+struct Asked<'a> {
+    place: &'a Place,
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl<'a> Asked<'a> {
+    fn start(place: &'a Place, options: &[&str]) -> Self {
+        let words = [
+            &["run"],
+            options,
+            &["icount", "--top", "0", "--", "./app", "asked"],
+        ]
+        .concat();
+        let mut command = place.command(&words);
+        let command = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("atom runs");
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            place,
+            child,
+            lines,
+        }
+    }
+
+    /// Lets the program work once.
+    fn work(&mut self, how: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{how}").unwrap();
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+
+    fn ctl(&self, what: &str) -> String {
+        let pid = self.child.id().to_string();
+        let output = self.place.command(&["ctl", &pid, what]).output().unwrap();
+        assert!(output.status.success(), "{what} {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The program ends; what `atom run` has said.
+    fn end(mut self) -> String {
+        drop(self.child.stdin.take());
+        let mut said = String::new();
+        self.lines.read_to_string(&mut said).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    }
+}
+
+#[test]
+fn a_run_is_controlled_from_outside() {
+    let place = Place::new(&[]);
+    let mut whole = Asked::start(&place, &[]);
+    (0..3).for_each(|_| whole.work("once"));
+    whole.end();
+    let once = place.count("measured") / 3;
+
+    let mut asked = Asked::start(&place, &["--off"]);
+    asked.work("once");
+    assert_eq!(asked.ctl("status"), "off; measured: nothing\n");
+    asked.ctl("on");
+    asked.work("once");
+    asked.work("once");
+    assert!(asked.ctl("status").starts_with("on; measured: 1 window, "));
+    asked.ctl("off");
+    asked.work("once");
+    asked.ctl("report");
+    let now = place.folder.join("icount.out.now");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !now.exists() && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let text = std::fs::read_to_string(&now).expect("a report");
+    assert_eq!(count(&text, "measured"), 2 * once, "{text}");
+    asked.ctl("on");
+    asked.work("once");
+    asked.ctl("detach");
+    let pid = asked.child.id().to_string();
+    let again = place.command(&["ctl", &pid, "on"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("was detached before"));
+    asked.work("once");
+    let said = asked.end();
+    assert!(said.contains("measured: 2 windows, "), "{said}");
+    assert_eq!(place.count("measured"), 3 * once);
+}
+
+#[test]
+fn forked_children_have_the_windows_of_the_run() {
+    let place = Place::new(&[]);
+    let mut asked = Asked::start(&place, &["--off"]);
+    asked.work("fork");
+    asked.ctl("on");
+    asked.work("fork");
+    asked.ctl("off");
+    asked.work("fork");
+    asked.end();
+    let found = place.count("measured");
+    assert!(
+        (6000..20_000).contains(&found),
+        "{found}: {}",
+        place.report()
+    );
+}
+
+#[test]
+fn windows_follow_the_clock() {
+    let place = Place::new(&[]);
+    place.run(&[], &["sleep", "1"]);
+    let once = place.count("measured");
+    let said = |options: &[&str], tenths: &str| {
+        let output = place.run(options, &["sleep", tenths]);
+        let told = stderr(&output);
+        let line = told
+            .lines()
+            .find(|l| l.contains("measured: "))
+            .unwrap()
+            .to_owned();
+        (line, place.count("measured") / once)
+    };
+    // Each step takes a tenth of a second and a little more.
+    let (line, steps) = said(&["--after", "500ms"], "10");
+    assert!(line.contains("measured: 1 window, "), "{line}");
+    assert!((2..=6).contains(&steps), "{steps} {line}");
+    let (line, steps) = said(&["--for", "500ms"], "10");
+    assert!(line.contains("measured: 1 window, 0.5"), "{line}");
+    assert!((1..=5).contains(&steps), "{steps} {line}");
+    let (line, steps) = said(&["--for", "200ms", "--each", "500ms"], "12");
+    let files: Vec<PathBuf> = Vec::new();
+    assert!(
+        line.contains("measured: 3 windows, ") || line.contains("measured: 4 windows, "),
+        "{line} {files:?}"
+    );
+    assert!((2..=9).contains(&steps), "{steps} {line}");
+}
