@@ -128,7 +128,8 @@ pub struct Choices {
     /// Do not instrument this; may be repeated, and prevails over --only
     #[arg(long, value_name = "PATTERN")]
     pub skip: Vec<String>,
-    /// Make the tool's calls only from this place on; may be repeated. A procedure (its entry), a line (`app.c:12`) or an address
+    /// Make the tool's calls only from this place on; may be repeated. A procedure (its entry), a line (`app.c:12`), an
+    /// address, or a mark (`mark:NAME`)
     #[arg(long, value_name = "PLACE")]
     pub from: Vec<String>,
     /// Make the tool's calls no more from this place on, until a --from; may be repeated

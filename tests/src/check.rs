@@ -25,6 +25,8 @@ const JOBS: [&str; 9] = [
 ];
 /// At how many opportunities control goes to the other version of a procedure, in the rewrites with two versions.
 pub const SWITCHES: [&str; 4] = ["1", "2", "7", "1000"];
+/// Number of successive builds of a source that share the rewrites, where not all are made.
+const SHARING: usize = 4;
 const VALUES: &str = "trace";
 /// Rewrites of some procedures only.
 const PARTLY: &str = "part0";
@@ -141,9 +143,10 @@ impl<'a> Case<'a> {
                 6 => Job::With(Box::new(Job::Moved), vec!["--original-returns".into()]),
                 7 if self.is_go() => continue,
                 7 => {
-                    let every = SWITCHES[self.number() as usize / 2 % SWITCHES.len()];
+                    let place = self.number() as usize / SHARING + self.source.name().len();
+                    let every = SWITCHES[place % SWITCHES.len()];
                     let words = vec!["--switch-every".into(), every.into()];
-                    Job::With(Box::new(Job::Icount(output)), words)
+                    Job::With(Box::new(self.drawn(&out, &output)?), words)
                 }
                 _ => self.drawn(&out, &output)?,
             };
@@ -177,7 +180,6 @@ impl<'a> Case<'a> {
     /// The rewrites of this build, with their numbers: all at full depth. Otherwise successive builds share them, four at
     /// most, so that each rewrite is made of one build at least.
     fn jobs(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        const SHARING: usize = 4;
         let sharing = if depth::is_full() {
             1
         } else {

@@ -143,6 +143,7 @@ impl<'a> Objects<'a> {
         let candidates: Vec<Candidate<'_>> = each
             .map(|((names, object), lines)| Candidate {
                 names,
+                image: object.image,
                 cfg: &object.cfg,
                 lines,
             })

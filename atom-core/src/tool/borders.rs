@@ -1,9 +1,10 @@
 //! Where windows begin and end: code at which a run is to be measured from now on, or no longer.
 //!
 //! A pattern names places as it names code that is selected ([`super::select`]): a procedure its entry, a source line the
-//! first instructions of its code, an address itself. Control changes the version of a procedure between two blocks, so
+//! first instructions of its code, an address and a mark ([`super::marks`]) itself. Control changes the version of a procedure between two blocks, so
 //! a place stands for the block that it is in.
 
+use super::marks::End;
 use super::select::{Candidate, Pattern, places};
 use crate::error::{Error, Result};
 use crate::ids::BlockId;
@@ -34,11 +35,11 @@ impl Windows {
         }
         let mut borders = vec![Borders::default(); objects.len()];
         for pattern in &self.from {
-            let found = places(pattern, objects)?.into_iter();
+            let found = places(pattern, End::Begin, objects)?.into_iter();
             found.for_each(|(object, block)| borders[object].from.push(block));
         }
         for pattern in &self.to {
-            let found = places(pattern, objects)?.into_iter();
+            let found = places(pattern, End::End, objects)?.into_iter();
             found.for_each(|(object, block)| borders[object].to.push(block));
         }
         for (object, borders) in objects.iter().zip(&mut borders) {

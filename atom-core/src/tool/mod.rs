@@ -14,6 +14,7 @@ mod facts;
 mod host;
 pub mod libraries;
 mod load;
+mod marks;
 mod names;
 mod objects;
 pub(crate) mod operand;

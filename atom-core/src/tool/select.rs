@@ -9,10 +9,12 @@ use std::ops::Range;
 use atom_abi::names::{matches, without_parameters};
 
 use super::calls::{Calls, Scope};
+use super::marks::{self, End};
 use super::{LineInfo, demangle};
 use crate::cfg::{Cfg, Numbers};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
 
 const DOING: &str = "selecting what to instrument";
 
@@ -33,12 +35,14 @@ pub enum Pattern {
     Addresses(Range<u64>),
     /// The code of a source line: a glob over the file as in [`Pattern::File`], and the line's number.
     Line(String, u32),
+    /// A mark in the program's code, by its name: for windows.
+    Mark(String),
     /// A pattern that holds in the objects whose file name a glob matches: `libz.so.1:deflate*`.
     In(String, Box<Pattern>),
 }
 
 impl Pattern {
-    /// Parses `NAME`, `file:NAME`, `FILE:LINE`, `0xADDRESS` or `0xSTART-0xEND`, perhaps with `OBJECT:` before it.
+    /// Parses `NAME`, `file:NAME`, `FILE:LINE`, `mark:NAME`, `0xADDRESS` or `0xSTART-0xEND`, perhaps with `OBJECT:` before it.
     pub fn parse(text: &str) -> Result<Self> {
         let fail = |reason: String| {
             Error::new(DOING, reason).advice(
@@ -46,6 +50,9 @@ impl Pattern {
                  or addresses (0x1000-0x2000), perhaps in an object ('libz.so.1:*')",
             )
         };
+        if let Some(mark) = text.strip_prefix("mark:") {
+            return Ok(Self::Mark(mark.into()));
+        }
         if let Some(file) = text.strip_prefix("file:") {
             if file.is_empty() {
                 return Err(fail(format!("`{text}` names no file")));
@@ -116,7 +123,7 @@ impl Selection {
         let sides = |patterns: &[Pattern]| -> Result<Vec<Side>> {
             let mut sides: Vec<Side> = objects.iter().map(|o| Side::none_of(o.cfg)).collect();
             for pattern in patterns {
-                mark_all(pattern, objects, &mut sides)?;
+                mark_all(pattern, End::Begin, objects, &mut sides)?;
             }
             Ok(sides)
         };
@@ -136,6 +143,8 @@ pub struct Candidate<'a> {
     /// The names that a pattern's object is compared with: the name by which the process loads the
     /// file, and the file's real name.
     pub names: &'a [String; 2],
+    /// Its file.
+    pub image: &'a Image,
     /// Its procedures.
     pub cfg: &'a Cfg,
     /// Its source lines.
@@ -145,10 +154,11 @@ pub struct Candidate<'a> {
 /// The blocks that contain the first instructions of what a pattern matches, with the numbers of their objects.
 pub(super) fn places(
     pattern: &Pattern,
+    end: End,
     objects: &[Candidate<'_>],
 ) -> Result<Vec<(usize, BlockId)>> {
     let mut sides: Vec<Side> = objects.iter().map(|o| Side::none_of(o.cfg)).collect();
-    mark_all(pattern, objects, &mut sides)?;
+    mark_all(pattern, end, objects, &mut sides)?;
     let mut found = Vec::new();
     for (i, (object, side)) in objects.iter().zip(&sides).enumerate() {
         let cfg = object.cfg;
@@ -173,7 +183,12 @@ pub(super) fn places(
 }
 
 /// Marks what a pattern matches in the objects of a process.
-fn mark_all(pattern: &Pattern, objects: &[Candidate<'_>], sides: &mut [Side]) -> Result<()> {
+fn mark_all(
+    pattern: &Pattern,
+    end: End,
+    objects: &[Candidate<'_>],
+    sides: &mut [Side],
+) -> Result<()> {
     let (object, inner) = match pattern {
         Pattern::In(object, inner) => (Some(object), &**inner),
         other => (None, other),
@@ -184,7 +199,10 @@ fn mark_all(pattern: &Pattern, objects: &[Candidate<'_>], sides: &mut [Side]) ->
     let pairs = objects.iter().zip(sides);
     let tried: Vec<Result<()>> = pairs
         .filter(|(candidate, _)| is_meant(candidate.names))
-        .map(|(candidate, side)| Names::new(candidate.cfg, candidate.lines).mark(inner, side))
+        .map(|(candidate, side)| match inner {
+            Pattern::Mark(name) => side.add_marks(candidate, name, end),
+            _ => Names::new(candidate.cfg, candidate.lines).mark(inner, side),
+        })
         .collect();
     if tried.iter().any(Result::is_ok) {
         return Ok(());
@@ -224,6 +242,20 @@ impl Side {
             procs: vec![false; cfg.procs.len()],
             ranges: Vec::new(),
         }
+    }
+
+    /// Adds the instructions that are marks.
+    fn add_marks(&mut self, object: &Candidate<'_>, name: &str, end: End) -> Result<()> {
+        let found = marks::find(object.image, object.cfg, name, end);
+        if found.is_empty() {
+            let reason = format!("no mark of the program is called `{name}`");
+            return Err(Error::new(DOING, reason).advice(
+                "marks are those of ato.h by their names, `mov ebx, N; fs addr32 nop` as mark:N, \
+                 and `xchg bx, bx` as mark:magic",
+            ));
+        }
+        self.ranges.extend(found.iter().map(|at| *at..at + 1));
+        Ok(())
     }
 
     fn covers(&self, proc: ProcId, address: u64) -> bool {
@@ -314,7 +346,7 @@ impl<'a> Names<'a> {
         let mut found = false;
         match pattern {
             // Of another object, unless the patterns are compared with all objects.
-            Pattern::In(..) => {}
+            Pattern::In(..) | Pattern::Mark(_) => {}
             Pattern::Addresses(range) => {
                 found = cfg
                     .procs
@@ -379,7 +411,7 @@ impl<'a> Names<'a> {
     /// The error for a pattern that matches nothing.
     fn nothing(&self, pattern: &Pattern) -> Error {
         let (reason, wanted, candidates) = match pattern {
-            Pattern::In(object, _) => {
+            Pattern::In(object, _) | Pattern::Mark(object) => {
                 return not_the_program(object);
             }
             Pattern::Addresses(range) => {
