@@ -21,6 +21,8 @@ pub enum Column {
     Returns,
     /// A shipped tool, perhaps with options.
     Tool(String, Vec<String>),
+    /// The same outside of windows: procedures have two versions, and the light one runs.
+    Off(Box<Column>),
     /// Valgrind with a tool of its own, perhaps with options.
     Valgrind(String, Vec<String>),
     /// The heap profiler heaptrack.
@@ -32,7 +34,7 @@ pub enum Column {
 impl FromStr for Column {
     type Err = Error;
 
-    /// `empty`, `icount`, `cache --icache`, `valgrind:lackey --trace-mem=yes`, `heaptrack`, `gcc:profile-arcs`.
+    /// `empty`, `icount`, `cache --icache`, `off:cache`, `valgrind:lackey --trace-mem=yes`, `heaptrack`, `gcc:profile-arcs`.
     fn from_str(text: &str) -> Result<Self> {
         let mut words = text.split_whitespace().map(str::to_string);
         let name = words
@@ -44,11 +46,13 @@ impl FromStr for Column {
             None if name == "returns" => Self::Returns,
             None if name == "heaptrack" => Self::Heaptrack,
             None => Self::Tool(name, words.collect()),
+            Some(("off", tool)) => Self::Off(Box::new(Self::Tool(tool.into(), words.collect()))),
             Some(("valgrind", tool)) => Self::Valgrind(tool.into(), words.collect()),
             Some(("gcc", "profile-arcs")) => Self::ProfileArcs,
             _ => {
-                let reason =
-                    format!("\"{text}\" is neither a tool, valgrind:TOOL nor gcc:profile-arcs");
+                let reason = format!(
+                    "\"{text}\" is neither a tool, off:TOOL, valgrind:TOOL nor gcc:profile-arcs"
+                );
                 return Err(Error::new("reading a column", reason));
             }
         })
@@ -104,6 +108,7 @@ impl Column {
             Self::Returns => "returns".into(),
             Self::Tool(name, options) if options.is_empty() => name.clone(),
             Self::Tool(name, options) => format!("{name} {}", options.join(" ")),
+            Self::Off(column) => format!("{} off", column.name()),
             Self::Valgrind(tool, options) if options.is_empty() => format!("Valgrind {tool}"),
             Self::Valgrind(tool, options) => format!("Valgrind {tool} {}", options.join(" ")),
             Self::Heaptrack => "heaptrack".into(),
@@ -115,7 +120,7 @@ impl Column {
     pub fn is_ours(&self) -> bool {
         matches!(
             self,
-            Self::Empty | Self::Moved | Self::Returns | Self::Tool(..)
+            Self::Empty | Self::Moved | Self::Returns | Self::Tool(..) | Self::Off(_)
         )
     }
 
@@ -146,8 +151,13 @@ impl Column {
         };
         let plain = |file: PathBuf| Some(run_by(Vec::new(), file));
         let figures = bench.folder.join("figures").display().to_string();
-        let mut job = match self {
-            Self::Empty => Job::Empty,
+        let (column, is_off) = match self {
+            Self::Off(column) => (&**column, true),
+            _ => (self, false),
+        };
+        let mut job = match column {
+            // `off:` is followed by a tool.
+            Self::Empty | Self::Off(_) => Job::Empty,
             Self::Moved => Job::Moved,
             Self::Returns => Job::With(Box::new(Job::Moved), vec!["--original-returns".into()]),
             Self::Tool(tool, options) => {
@@ -176,6 +186,9 @@ impl Column {
                 return Ok((Cell::default(), plain(out)));
             }
         };
+        if is_off {
+            job = Job::With(Box::new(job), vec!["--switchable".into()]);
+        }
         let label = self.name().replace([' ', '/'], "_");
         let out = bench.folder.join(format!("{name}.{label}"));
         if program.installed().is_some() {

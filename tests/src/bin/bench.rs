@@ -15,7 +15,7 @@ struct Args {
     runs: usize,
     /// What to measure (repeatable): `empty` is the rewrite without a tool, `moved` the
     /// same with every procedure moved; a tool by its name,
-    /// perhaps with options in the same word; valgrind:TOOL; heaptrack; gcc:profile-arcs. Without it eight columns, or
+    /// perhaps with options in the same word, or off:TOOL for the same outside of windows; valgrind:TOOL; heaptrack; gcc:profile-arcs. Without it eight columns, or
     /// with `--tools` those of its table.
     #[arg(long)]
     tool: Vec<String>,
