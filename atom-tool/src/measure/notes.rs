@@ -36,6 +36,9 @@ pub const fn word(kind_and_number: u32) -> u64 {
     kind_and_number as u64 | NOTED
 }
 
+/// The first word where room was reserved for a note that is made later: kind 3, number 0.
+pub const GIVEN_UP: u64 = word(kind_and_number(3, 0));
+
 /// Packs a note's kind and number into a constant argument for its routine.
 pub const fn kind_and_number(kind: u32, number: u32) -> u32 {
     number << KIND_BITS | kind
@@ -379,11 +382,13 @@ struct Kept<S> {
 }
 
 /// Makes room in a thread's buffer, to which `make` gives a state if it has none: the state takes the notes in it.
-/// `room` is the size of a new buffer in bytes. Call it with signals blocked. False if there is no memory, or if the
-/// process ends and another thread works on this buffer; the note is lost then.
+/// `room` is the size of a new buffer in bytes. `reserved` is the address that the caller has reserved for its note, if it
+/// has: there is none yet, and [`GIVEN_UP`] is the first word there if it is in the buffer. Call it with signals blocked.
+/// False if there is no memory, or if the process ends and another thread works on this buffer; the note is lost then.
 pub fn make_room<S: Consume<N>, const N: usize>(
     buffer: PerThread<NoteBuffer>,
     room: usize,
+    reserved: Option<u64>,
     make: impl FnOnce() -> S,
 ) -> bool {
     if !buffer.is_attached() {
@@ -405,6 +410,10 @@ pub fn make_room<S: Consume<N>, const N: usize>(
     // SAFETY: the lock is held.
     let own = unsafe { &mut *kept.own.get() };
     let notes = kept.notes.taken(&buffer);
+    if let Some(at) = reserved.filter(|at| (notes.next..notes.end).contains(at)) {
+        // SAFETY: a note in the buffer.
+        unsafe { (at as *mut u64).write_volatile(GIVEN_UP) };
+    }
     if kept.notes.is_inherited() {
         own.take_inherited(notes);
         buffer.set_thread(buffer.thread_number());
@@ -451,10 +460,12 @@ pub fn tell_threads_apart(all: AllThreads<NoteBuffer>) {
 
 /// Gives the state of each thread to `each` when the process ends, after it has taken its notes. In a forked child
 /// these are the threads that made notes there. A process that only reports the state of another one has all of them.
+/// Returns the number of threads that still work on their notes, which are left out.
 pub fn at_end<S: Consume<N>, const N: usize>(
     all: AllThreads<NoteBuffer>,
     mut each: impl FnMut(&mut S),
-) {
+) -> u64 {
+    let mut left_out = 0;
     let is_copy = forks::is_snapshot();
     for buffer in all.iter() {
         // The limit is 0 without a buffer, and in a forked process unless the thread has made a note there.
@@ -464,6 +475,7 @@ pub fn at_end<S: Consume<N>, const N: usize>(
         // SAFETY: a buffer has a state, which `make_room` made and which is never freed.
         let kept = unsafe { &*buffer.state::<Kept<S>>() };
         if !kept.notes.lock_at_end() {
+            left_out += 1;
             continue;
         }
         // SAFETY: the lock is held.
@@ -473,6 +485,7 @@ pub fn at_end<S: Consume<N>, const N: usize>(
         kept.notes.rewind(buffer);
         kept.notes.lock.unlock();
     }
+    left_out
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 #![deny(missing_docs)]
 
-pub mod callgrind;
 mod page;
 mod stacks;
 
@@ -77,7 +76,7 @@ impl CallTree {
     }
 
     /// The nodes that have a value of a measure, with it.
-    fn valued(&self, measure: usize) -> impl Iterator<Item = (usize, u64)> {
+    fn valued(&self, measure: usize) -> impl Iterator<Item = (usize, u64)> + Clone {
         let value = move |node: &Node| node.own.get(measure).copied().unwrap_or(0);
         let all = self.nodes.iter().enumerate();
         all.map(move |(i, node)| (i, value(node)))

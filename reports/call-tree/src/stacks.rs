@@ -1,11 +1,9 @@
-//! Folded stacks and speedscope's format.
-//!
-//! Folded stacks: a line for each stack, its frames with semicolons between them, a blank and the value. speedscope:
-//! `https://www.speedscope.app/file-format-schema.json`, a profile of type `sampled` for each measure.
+//! Folded stacks and speedscope's format, with a profile for each measure.
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use exports::folded;
+use exports::speedscope::{File, Frame};
 
 use crate::CallTree;
 
@@ -15,13 +13,10 @@ impl CallTree {
     /// # Errors
     /// The writer's.
     pub fn write_folded(&self, measure: usize, to: &mut dyn Write) -> io::Result<()> {
-        // Semicolons divide frames, and the last blank is before the value.
-        let names: Vec<String> = (self.frames.iter())
-            .map(|frame| frame.name.replace(';', ":").replace('\n', " "))
-            .collect();
         for (node, value) in self.valued(measure) {
-            let stack: Vec<&str> = self.stack(node).iter().map(|i| &*names[*i]).collect();
-            writeln!(to, "{} {value}", stack.join(";"))?;
+            let stack = self.stack(node);
+            let names = stack.iter().map(|frame| &*self.frames[*frame].name);
+            folded::write(names, value, to)?;
         }
         Ok(())
     }
@@ -31,50 +26,26 @@ impl CallTree {
     /// # Errors
     /// The writer's.
     pub fn write_speedscope(&self, to: &mut dyn Write) -> io::Result<()> {
-        let frame = |frame: &crate::Frame| {
-            let mut made = json!({ "name": frame.name });
-            if !frame.file.is_empty() {
-                made["file"] = json!(frame.file);
-            }
-            if frame.line != 0 {
-                made["line"] = json!(frame.line);
-            }
-            made
-        };
-        let frames: Vec<Value> = self.frames.iter().map(frame).collect();
-        write!(
-            to,
-            "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"atom\",\
-             \"name\":{},\"activeProfileIndex\":0,\"shared\":{},\"profiles\":[",
-            json!(self.title),
-            json!({ "frames": frames })
-        )?;
+        let frames = self.frames.iter().map(|frame| Frame {
+            name: &frame.name,
+            file: &frame.file,
+            line: frame.line,
+        });
+        let mut file = File::begin(&self.title, frames, to)?;
         for (i, measure) in self.measures.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
             let unit = if measure.is_bytes { "bytes" } else { "none" };
-            let whole: u64 = self.valued(i).map(|(_, value)| value).sum();
-            write!(
-                to,
-                "{comma}\n{{\"type\":\"sampled\",\"name\":{},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{whole},\"samples\":[",
-                json!(measure.name)
-            )?;
-            let mut weights = String::new();
-            let mut comma = "";
-            for (node, value) in self.valued(i) {
-                write!(to, "{comma}{}", json!(self.stack(node)))?;
-                weights.push_str(comma);
-                weights.push_str(&value.to_string());
-                comma = ",";
-            }
-            write!(to, "],\"weights\":[{weights}]}}")?;
+            let stacks = self.valued(i);
+            let stacks = stacks.map(|(node, value)| (self.stack(node), value));
+            file.sampled(&measure.name, unit, stacks)?;
         }
-        writeln!(to, "\n]}}")
+        file.end()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::{Value, json};
+
     use crate::example;
 
     #[test]

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use atom_tool::paths::Tree;
 use atom_tool::prelude::*;
-use call_tree::callgrind::{Call, Function, Functions};
 use call_tree::{CallTree, Frame, Measure, Node};
+use exports::callgrind::{Call, Function, Functions, Line};
 
 use crate::found::Found;
 
@@ -35,7 +35,7 @@ pub fn write(export: &Export<'_>, names: &[&str]) {
     );
     type Writer<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
     let writers: [Writer<'_>; 4] = [
-        &|to| export.callgrind().write(to),
+        &|to| export.write_callgrind(to),
         &|to| tree.write_folded(0, to),
         &|to| tree.write_speedscope(to),
         &|to| tree.write_page(&facts, to),
@@ -118,24 +118,28 @@ impl Export<'_> {
         }
     }
 
-    fn callgrind(&self) -> Functions {
+    fn write_callgrind(&self, to: &mut dyn Write) -> io::Result<()> {
         let found = self.found;
-        let mut all: Vec<Function> = Vec::with_capacity(found.procs.len());
+        let line = |file, line, own| Line {
+            file,
+            line,
+            costs: vec![own],
+        };
+        let mut all: Vec<Function<'_>> = Vec::with_capacity(found.procs.len());
         for (site, cost) in found.procs.iter().zip(&found.costs) {
             let object = Address(site.pc).object_number();
+            let own = (cost.own != 0).then(|| line(site.file, site.line.into(), cost.own));
             all.push(Function {
-                object: self.objects.get(object).copied().unwrap_or_default().into(),
-                frame: Frame {
-                    name: site.proc.to_owned(),
-                    file: site.file.to_owned(),
-                    line: site.line,
-                },
-                own: cost.own,
+                object: self.objects.get(object).copied().unwrap_or_default(),
+                name: site.proc,
+                file: site.file,
+                line: site.line.into(),
+                lines: own.into_iter().collect(),
                 calls: Vec::new(),
             });
         }
         for ((caller, callee), arc) in &found.arcs {
-            let line = all[*caller].frame.line;
+            let line = all[*caller].line;
             all[*caller].calls.push(Call {
                 callee: *callee,
                 line,
@@ -145,16 +149,18 @@ impl Export<'_> {
         }
         // What belongs to no procedure.
         let known: u64 = found.costs.iter().map(|cost| cost.own).sum();
+        let rest = found.tree.nodes[0].total - known;
         all.push(Function {
-            frame: self.frame("(start)".into(), None),
-            own: found.tree.nodes[0].total - known,
+            name: "(start)",
+            lines: (rest != 0).then(|| line("", 0, rest)).into_iter().collect(),
             ..Function::default()
         });
-        Functions {
-            command: self.program.to_owned(),
-            pid: std::process::id(),
-            event: "Ir",
+        let functions = Functions {
+            command: self.program,
+            pid: std::process::id().into(),
+            events: &["Ir".into()],
             all,
-        }
+        };
+        functions.write(to)
     }
 }

@@ -200,7 +200,7 @@ fn finish(here: Here, sp: u64, rbp: u64) {
 /// Makes a note that finds no room.
 fn slow(buffer: PerThread<NoteBuffer>, note: Note) {
     Uninterrupted::run(|_| {
-        if notes::make_room(buffer, ROOM * NOTE as usize, Thread::new) {
+        if notes::make_room(buffer, ROOM * NOTE as usize, None, Thread::new) {
             let at = buffer.reserve(NOTE);
             // SAFETY: the reserved space belongs to this note only; the buffer has just been emptied.
             unsafe { (at as *mut Note).write(note) };

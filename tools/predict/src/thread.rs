@@ -300,7 +300,7 @@ impl Consume<1> for State {
 pub fn make_room(buffer: PerThread<NoteBuffer>, _signals_wait: &Uninterrupted) -> bool {
     // Code that runs before the program's start is not simulated.
     let Some(run) = RUN.get() else { return false };
-    notes::make_room(buffer, SIZE, || State::new(run))
+    notes::make_room(buffer, SIZE, None, || State::new(run))
 }
 
 /// The counts of all threads, and the bit set of the models.

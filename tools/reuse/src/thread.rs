@@ -172,7 +172,7 @@ pub fn catch_up(buffer: PerThread<NoteBuffer>) {
     if let Some(run) = RUN.get()
         && buffer.is_attached()
     {
-        notes::make_room(buffer, SIZE, || State::new(run));
+        notes::make_room(buffer, SIZE, None, || State::new(run));
     }
 }
 

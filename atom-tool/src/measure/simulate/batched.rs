@@ -84,7 +84,7 @@ pub fn write_slowly<S: Consume<1>, const N: usize>(
     make: impl FnOnce() -> S,
     lack: &str,
 ) {
-    if notes::make_room(buffer, room, make) {
+    if notes::make_room(buffer, room, None, make) {
         return write(&buffer, word, values);
     }
     buffer.park();

@@ -3,6 +3,7 @@
 use std::io::{Result, Write};
 
 use ::arp::analyse::{Analysis, Number};
+use exports::folded;
 
 use super::names;
 use output::message;
@@ -16,19 +17,15 @@ pub fn write(out: &mut dyn Write, analysis: &Analysis, set: usize) -> Result<()>
             below += usize::from(value.as_f64() != 0.0);
             continue;
         }
-        let mut line = String::new();
-        for at in names::path(analysis, index) {
-            let label = analysis.contexts()[at as usize].label;
-            if !line.is_empty() {
-                line.push(';');
-            }
-            line.push_str(&frame(&names::of_context(analysis, label)));
-        }
-        debug_assert!(!line.is_empty(), "context at depth {}", context.depth);
+        let frames: Vec<String> = (names::path(analysis, index).iter())
+            .map(|at| names::of_context(analysis, analysis.contexts()[*at as usize].label))
+            .collect();
+        debug_assert!(!frames.is_empty(), "context at depth {}", context.depth);
+        let frames = frames.iter().map(String::as_str);
         match value {
-            Number::Integer(n) => writeln!(out, "{line} {n}")?,
+            Number::Integer(n) => folded::write(frames, n, out)?,
             // Rust writes floating-point numbers without an exponent.
-            Number::Float(x) => writeln!(out, "{line} {x}")?,
+            Number::Float(x) => folded::write(frames, x, out)?,
         }
     }
     if below > 0 {
@@ -44,9 +41,4 @@ pub fn write(out: &mut dyn Write, analysis: &Analysis, set: usize) -> Result<()>
         ));
     }
     Ok(())
-}
-
-/// A name with the separator of frames, `;`, replaced.
-fn frame(name: &str) -> String {
-    name.replace(';', ":")
 }

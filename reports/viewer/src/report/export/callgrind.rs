@@ -5,17 +5,15 @@ use std::fmt::Write;
 use std::fs::File;
 
 use coverage::Coverage;
+use exports::callgrind::{Call, Function, Functions, Line, UNKNOWN};
 use profile::{By, Profile, Table, Type};
 
-use super::covered::written;
+use super::covered::of_lines;
 use super::tree::{self, Graph};
-use super::{Costs, Format, Made, costs, lines, word};
+use super::{Costs, Format, Made, costs, lines, word, written};
 
 /// A procedure: path of its object, and its name.
 type Proc<'a> = (&'a str, &'a str);
-
-/// A text for what is not known, as callgrind's own.
-const UNKNOWN: &str = "???";
 
 fn known(text: &str) -> &str {
     if text.is_empty() { UNKNOWN } else { text }
@@ -38,25 +36,18 @@ pub fn callgrind(profile: &Profile) -> Made {
         (Err(_), Some(_)) => (None, vec!["calls".to_owned()]),
         (Err(error), None) => return Err(error),
     };
-    let mut text = String::from("# callgrind format\nversion: 1\ncreator: atom\n");
-    let pid = profile.process.pid;
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "pid: {pid}\ncmd: {}\npart: 1\n", command(profile));
-    let _ = writeln!(text, "positions: line\nevents: {}", names.join(" "));
-    let mut sums = vec![0u64; names.len()];
-    let mut body = String::new();
     let mut notes = Vec::new();
-    let mut functions = Functions::default();
+    let mut procedures = Procedures::new();
     if let Some(spots) = &spots {
         notes.clone_from(&spots.notes);
         for ((object, file, procedure), costs) in costs(spots) {
             let object = profile.objects.get(object).map_or("", |o| &*o.path);
-            let function = functions.entry((object, procedure)).or_default();
-            function.files.push((file, costs));
+            let known = procedures.entry((object, procedure)).or_default();
+            known.files.push((file, costs));
         }
     }
     if let Some(table) = arcs {
-        add_calls(profile, table, &mut functions);
+        add_calls(profile, table, &mut procedures);
     }
     let found = spots.as_ref().and_then(|spots| {
         let graph = Graph::new(profile, tree::own(&spots.all))?;
@@ -73,17 +64,18 @@ pub fn callgrind(profile: &Profile) -> Made {
             ((from, to), *cost)
         })
         .collect();
-    write_functions(&functions, &inclusive, &mut body, &mut sums);
-    let shown: Vec<String> = sums.iter().map(u64::to_string).collect();
-    let _ = writeln!(text, "summary: {}", shown.join(" "));
-    text.push_str(&body);
-    let _ = writeln!(text, "\ntotals: {}", shown.join(" "));
-    Ok((text.into_bytes(), notes))
+    let file = Functions {
+        command: &command(profile),
+        pid: profile.process.pid,
+        events: &names,
+        all: functions(&procedures, &inclusive),
+    };
+    Ok((written(|to| file.write(to)), notes))
 }
 
 /// What a file says of a procedure.
 #[derive(Default)]
-struct Function<'a> {
+struct Procedure<'a> {
     /// Costs of its lines by source file.
     files: Vec<(&'a str, Costs)>,
     /// Procedures that it calls, and how often.
@@ -92,9 +84,9 @@ struct Function<'a> {
     entries: u64,
 }
 
-type Functions<'a> = BTreeMap<Proc<'a>, Function<'a>>;
+type Procedures<'a> = BTreeMap<Proc<'a>, Procedure<'a>>;
 
-impl<'a> Function<'a> {
+impl<'a> Procedure<'a> {
     /// The source file with most of its cost: the other ones have code that was inlined.
     fn file(&self) -> &'a str {
         let cost = |costs: &Costs| -> u64 { costs.values().filter_map(|v| v.first()).sum() };
@@ -104,7 +96,7 @@ impl<'a> Function<'a> {
 }
 
 /// Adds the calls of a table of arcs.
-fn add_calls<'a>(profile: &'a Profile, table: &'a Table, functions: &mut Functions<'a>) {
+fn add_calls<'a>(profile: &'a Profile, table: &'a Table, procedures: &mut Procedures<'a>) {
     let text = |name: &str, row: usize| {
         let column = table.column(name)?;
         profile.text(*column.values.get(row)?)
@@ -125,67 +117,50 @@ fn add_calls<'a>(profile: &'a Profile, table: &'a Table, functions: &mut Functio
             text("caller", row).unwrap_or(""),
         );
         let callee = (object("callee pc", row).unwrap_or(""), callee);
-        let caller = functions.entry(caller).or_default();
+        let caller = procedures.entry(caller).or_default();
         caller.callees.push((callee, count));
-        functions.entry(callee).or_default().entries += count;
+        procedures.entry(callee).or_default().entries += count;
     }
 }
 
-/// Writes all procedures. If there are no other costs, a call is a cost of the procedure that is called.
-fn write_functions(
-    functions: &Functions<'_>,
+/// All procedures. If there are no other costs, a call is a cost of the procedure that is called.
+fn functions<'a>(
+    procedures: &Procedures<'a>,
     inclusive: &HashMap<(Proc<'_>, Proc<'_>), u64>,
-    body: &mut String,
-    sums: &mut [u64],
-) {
-    let are_costs = functions.values().all(|f| f.files.is_empty());
-    let zeros = " 0".repeat(sums.len() - 1);
-    for (proc @ (object, name), function) in functions {
-        let file = function.file();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            body,
-            "\nob={}\nfl={}\nfn={}",
-            known(object),
-            known(file),
-            known(name)
-        );
-        for (other, costs) in &function.files {
-            let is_own = *other == file;
-            if !is_own {
-                let _ = writeln!(body, "fi={}", known(other));
-            }
-            for (line, values) in costs {
-                let shown: Vec<String> = values.iter().map(u64::to_string).collect();
-                let _ = writeln!(body, "{line} {}", shown.join(" "));
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum += value;
-                }
-            }
-            if !is_own {
-                let _ = writeln!(body, "fe={}", known(file));
-            }
-        }
-        if are_costs && function.entries != 0 {
-            let _ = writeln!(body, "0 {}", function.entries);
-            sums[0] += function.entries;
-        }
-        for (callee @ (object, name), count) in &function.callees {
-            let cost = if are_costs {
+) -> Vec<Function<'a>> {
+    let are_costs = procedures.values().all(|p| p.files.is_empty());
+    let numbers: HashMap<Proc<'_>, usize> = procedures.keys().copied().zip(0..).collect();
+    let function = |(proc, procedure): (&Proc<'a>, &Procedure<'a>)| {
+        let file = procedure.file();
+        let line = |file, (line, costs): (&u64, &Vec<u64>)| Line {
+            file,
+            line: *line,
+            costs: costs.clone(),
+        };
+        let lines = procedure.files.iter();
+        let lines = lines.flat_map(|(file, costs)| costs.iter().map(|of| line(*file, of)));
+        let entries = (are_costs && procedure.entries != 0)
+            .then(|| line(file, (&0, &vec![procedure.entries])));
+        let call = |(callee, count): &(Proc<'a>, u64)| Call {
+            callee: numbers[callee],
+            line: 0,
+            count: *count,
+            total: if are_costs {
                 *count
             } else {
                 inclusive.get(&(*proc, *callee)).copied().unwrap_or(0)
-            };
-            let file = functions.get(callee).map_or("", Function::file);
-            let _ = writeln!(
-                body,
-                "cob={}\ncfi={}\ncfn={}\ncalls={count} 0\n0 {cost}{zeros}",
-                known(object),
-                known(file),
-                known(name)
-            );
+            },
+        };
+        Function {
+            object: proc.0,
+            name: proc.1,
+            file,
+            line: 0,
+            lines: lines.chain(entries).collect(),
+            calls: procedure.callees.iter().map(call).collect(),
         }
-    }
+    };
+    procedures.iter().map(function).collect()
 }
 
 /// Cachegrind's format: files, procedures, lines.
@@ -254,5 +229,5 @@ pub fn lines_reached(profile: &Profile, format: Format) -> Made {
         ));
     }
     notes.push("lines that were not reached are not in the profile, and so not in the file".into());
-    Ok((written(&coverage, format, profile), notes))
+    Ok((of_lines(&coverage, format, profile), notes))
 }

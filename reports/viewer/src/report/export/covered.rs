@@ -1,14 +1,11 @@
 //! Code coverage from profiles: those of the tool `cover`, perhaps added up, and blocks of any tool.
 
-use atom_core::{Error, Result};
+use atom_core::Error;
 use coverage::{Block, Branch, Coverage, Function, Module};
 use profile::{By, Column, Profile, Role, Sum, Table, Type};
 
 use super::super::group;
-use super::Format;
-
-/// Bytes of a file, and what could not be found out.
-type Made = Result<(Vec<u8>, Vec<String>)>;
+use super::{Format, Made, written};
 
 /// True if the profile has lines with those that were not executed.
 pub fn has_lines(profile: &Profile) -> bool {
@@ -34,20 +31,15 @@ pub fn files(profile: &Profile, format: Format) -> Made {
             _ => {}
         }
     }
-    Ok((written(&coverage, format, profile), Vec::new()))
+    Ok((of_lines(&coverage, format, profile), Vec::new()))
 }
 
 /// The bytes of a file of source lines.
-pub fn written(coverage: &Coverage, format: Format, profile: &Profile) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    // Writing to memory does not fail.
-    let _ = match format {
-        Format::Cobertura => {
-            coverage.write_cobertura(&mut bytes, &milliseconds(&profile.time.start))
-        }
-        _ => coverage.write_lcov(&mut bytes),
-    };
-    bytes
+pub fn of_lines(coverage: &Coverage, format: Format, profile: &Profile) -> Vec<u8> {
+    written(|to| match format {
+        Format::Cobertura => coverage.write_cobertura(to, &milliseconds(&profile.time.start)),
+        _ => coverage.write_lcov(to),
+    })
 }
 
 /// A time of a profile, such as `2026-11-22T22:41:58.123Z`, in milliseconds since 1970; 0 if it is not known.
@@ -172,10 +164,7 @@ pub fn drcov(profile: &Profile) -> Made {
             size,
         });
     }
-    let mut made = Vec::new();
-    // Writing to memory does not fail.
-    let _ = coverage.write_drcov(&mut made);
-    Ok((made, notes))
+    Ok((written(|to| coverage.write_drcov(to)), notes))
 }
 
 #[cfg(test)]

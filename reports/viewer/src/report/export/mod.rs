@@ -8,6 +8,7 @@ mod stacks;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use atom_core::{Error, Result};
 use clap::ValueEnum;
@@ -60,6 +61,14 @@ pub fn bytes(profile: &Profile, format: Format, object: Option<&str>) -> Made {
         Format::Folded => stacks::folded(profile),
         Format::Speedscope => stacks::speedscope(profile),
     }
+}
+
+/// The bytes that a writer of a format makes.
+fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Writing to memory does not fail.
+    let _ = write(&mut bytes);
+    bytes
 }
 
 /// The measures by source line, for formats whose costs stand at lines.

@@ -4,23 +4,27 @@
 //! stack of a procedure is its object and itself: what people see is the share of each.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
 
 use atom_core::{Error, Result};
+use call_tree::{CallTree, Measure, Node};
+use exports::chrome::{Call, Trace};
 use profile::{By, Profile};
 use serde_json::json;
 
 use super::super::group::{self, Unit};
-use super::{Made, tree};
+use super::{Made, tree, written};
 
 /// A procedure or an object: the name of its object, and its name; the name is empty for the object itself.
 type Frame = (String, String);
 
-/// The name of the measure, its value for each stack with the outermost frame first, and what could not be found
-/// out.
+/// The stacks of a profile.
 struct Stacks {
-    measure: String,
+    /// The stacks, with what the first measure says of each.
+    tree: CallTree,
+    /// What the values count.
     unit: String,
-    values: BTreeMap<Vec<Frame>, u64>,
+    /// What could not be found out.
     notes: Vec<String>,
 }
 
@@ -61,150 +65,99 @@ fn stacks(profile: &Profile) -> Result<Stacks> {
         }
     }
     values.retain(|_, value| *value != 0);
-    Ok(Stacks {
-        measure: measure.name.clone(),
-        unit: measure.unit.clone().unwrap_or_else(|| measure.name.clone()),
-        values,
-        notes,
-    })
+    let mut tree = tree_of(&values);
+    tree.title = format!(
+        "{} of {}",
+        profile.tool,
+        profile.program.arguments.join(" ")
+    );
+    tree.measures.push(Measure {
+        name: measure.name.clone(),
+        is_bytes: measure.unit.as_deref() == Some("bytes"),
+    });
+    let unit = measure.unit.clone().unwrap_or_else(|| measure.name.clone());
+    Ok(Stacks { tree, unit, notes })
 }
 
-/// The name of a frame as people read it.
-fn name(frame: &Frame) -> &str {
-    match &*frame.1 {
-        "" => &frame.0,
-        name => name,
+/// The tree of sorted stacks: they share the nodes of the frames that they have in common.
+fn tree_of(stacks: &BTreeMap<Vec<Frame>, u64>) -> CallTree {
+    let mut tree = CallTree::default();
+    let mut numbers: HashMap<&Frame, usize> = HashMap::new();
+    // The nodes of the last stack with the numbers of their frames.
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    for (stack, value) in stacks {
+        for (depth, frame) in stack.iter().enumerate() {
+            let number = *numbers.entry(frame).or_insert_with(|| {
+                let (object, name) = frame;
+                tree.frames.push(call_tree::Frame {
+                    name: if name.is_empty() { object } else { name }.clone(),
+                    file: object.clone(),
+                    line: 0,
+                });
+                tree.frames.len() - 1
+            });
+            if open.get(depth).is_some_and(|(_, frame)| *frame == number) {
+                continue;
+            }
+            open.truncate(depth);
+            tree.nodes.push(Node {
+                parent: open.last().map(|(node, _)| *node),
+                frame: number,
+                own: vec![0],
+                note: String::new(),
+            });
+            open.push((tree.nodes.len() - 1, number));
+        }
+        open.truncate(stack.len());
+        if let Some((last, _)) = open.last() {
+            tree.nodes[*last].own[0] += value;
+        }
     }
+    tree
 }
 
 /// One line for each stack, with semicolons between its frames, and its value.
 pub fn folded(profile: &Profile) -> Made {
-    let Stacks { values, notes, .. } = stacks(profile)?;
-    // Procedures of one name in two objects are one line.
-    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for (frames, value) in values {
-        let frames: Vec<String> = frames
-            .iter()
-            .map(|f| name(f).replace([';', '\n'], ":"))
-            .collect();
-        *lines.entry(frames.join(";")).or_default() += value;
-    }
-    let text: String = lines
-        .iter()
-        .map(|(stack, value)| format!("{stack} {value}\n"))
-        .collect();
-    Ok((text.into_bytes(), notes))
+    let Stacks { tree, notes, .. } = stacks(profile)?;
+    Ok((written(|to| tree.write_folded(0, to)), notes))
 }
 
 /// The format of speedscope.
 pub fn speedscope(profile: &Profile) -> Made {
-    let Stacks {
-        measure,
-        values,
-        notes,
-        ..
-    } = stacks(profile)?;
-    let mut frames: Vec<Frame> = Vec::new();
-    let mut numbers: HashMap<Frame, usize> = HashMap::new();
-    let (mut samples, mut weights) = (Vec::new(), Vec::new());
-    for (stack, value) in values {
-        let sample = stack.into_iter().map(|frame| {
-            *numbers.entry(frame.clone()).or_insert_with(|| {
-                frames.push(frame);
-                frames.len() - 1
-            })
-        });
-        samples.push(sample.collect::<Vec<_>>());
-        weights.push(value);
-    }
-    let frame = |frame: &Frame| match &*frame.1 {
-        "" => json!({ "name": frame.0 }),
-        name => json!({ "name": name, "file": frame.0 }),
-    };
-    let end: u64 = weights.iter().sum();
-    let file = json!({
-        "$schema": "https://www.speedscope.app/file-format-schema.json",
-        "exporter": "atom",
-        "name": format!("{} of {}", profile.tool, profile.program.path),
-        "shared": { "frames": frames.iter().map(frame).collect::<Vec<_>>() },
-        "profiles": [{
-            "type": "sampled", "name": measure, "unit": "none", "startValue": 0, "endValue": end,
-            "samples": samples, "weights": weights,
-        }],
-    });
-    Ok((file.to_string().into_bytes(), notes))
-}
-
-/// A slice of the time line.
-struct Slice {
-    frame: Frame,
-    start: u64,
-    length: u64,
-    own: u64,
-}
-
-/// The slices of sorted stacks: a frame is one slice as long as the stacks have it in common. Outer slices are
-/// before inner ones.
-fn slices(stacks: &BTreeMap<Vec<Frame>, u64>) -> Vec<Slice> {
-    let mut slices: Vec<Slice> = Vec::new();
-    // Numbers of the slices that are open.
-    let mut open: Vec<usize> = Vec::new();
-    let mut now = 0;
-    for (stack, value) in stacks {
-        let same = open
-            .iter()
-            .zip(stack)
-            .take_while(|(slice, frame)| slices[**slice].frame == **frame);
-        let common = same.count();
-        open.truncate(common);
-        for frame in &stack[common..] {
-            open.push(slices.len());
-            slices.push(Slice {
-                frame: frame.clone(),
-                start: now,
-                length: 0,
-                own: 0,
-            });
-        }
-        open.iter().for_each(|slice| slices[*slice].length += value);
-        if let Some(last) = open.last() {
-            slices[*last].own += value;
-        }
-        now += value;
-    }
-    slices
+    let Stacks { tree, notes, .. } = stacks(profile)?;
+    Ok((written(|to| tree.write_speedscope(to)), notes))
 }
 
 /// Chrome's trace event format: stacks side by side. A microsecond of the time line stands for one unit of the measure.
 pub fn chrome(profile: &Profile) -> Made {
     let Stacks {
-        measure,
+        tree,
         unit,
-        values,
         mut notes,
     } = stacks(profile)?;
-    let pid = profile.process.pid;
-    let title = format!(
-        "{} of {}",
-        profile.tool,
-        profile.program.arguments.join(" ")
-    );
-    let axis = format!("{measure}: 1 µs stands for 1 of {unit}");
-    let meta = |what: &str, name: &str| json!({"name": what, "ph": "M", "pid": pid, "tid": 1, "args": {"name": name}});
-    let mut events = vec![meta("process_name", &title), meta("thread_name", &axis)];
-    for slice in slices(&values) {
-        events.push(json!({
-            "ph": "X", "pid": pid, "tid": 1, "ts": slice.start, "dur": slice.length, "name": name(&slice.frame),
-            "cat": slice.frame.0, "args": {"object": slice.frame.0, measure.as_str(): slice.length, "own": slice.own},
-        }));
-    }
     notes.push(format!(
         "the time line is no time: it has the stacks side by side, and one microsecond stands for one of {unit}"
     ));
-    let file = json!({
-        "traceEvents": events,
-        "displayTimeUnit": "ns",
-        "otherData": {"exporter": "atom", "program": profile.program.path, "tool": profile.tool, "axis": axis},
-    });
-    Ok((file.to_string().into_bytes(), notes))
+    let measure = &*tree.measures[0].name;
+    let axis = format!("{measure}: 1 µs stands for 1 of {unit}");
+    let facts = json!({"exporter": "atom", "program": profile.program.path, "tool": profile.tool, "axis": axis});
+    let put = |to: &mut dyn Write| {
+        let mut trace = Trace::begin(profile.process.pid, &tree.title, &facts, to)?;
+        trace.thread(1, &axis, 0)?;
+        let mut now = 0;
+        for (node, total) in tree.nodes.iter().zip(tree.totals(0)) {
+            let (frame, own) = (&tree.frames[node.frame], node.own[0]);
+            trace.call(&Call {
+                tid: 1,
+                start: now.into(),
+                length: total.into(),
+                name: &frame.name,
+                category: &frame.file,
+                facts: Some(json!({"object": frame.file, measure: total, "own": own})),
+            })?;
+            now += own;
+        }
+        trace.end()
+    };
+    Ok((written(put), notes))
 }
