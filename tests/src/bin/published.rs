@@ -33,6 +33,9 @@ struct Args {
     /// This tool with its options in place of drawn ones. The last option is given the name of a file.
     #[arg(long)]
     with: Option<String>,
+    /// Seconds that a script has with a tool, with instrumenting all that it loads.
+    #[arg(long, value_name = "SECONDS", default_value_t = Launcher::LIMIT)]
+    limit: u64,
     /// Install the newest versions again.
     #[arg(long)]
     upgrade: bool,
@@ -155,7 +158,7 @@ fn run(args: &Args) -> Result<bool> {
     let root = atom_tests::cache::target_folder()?.join("published");
     install(&root, &scripts, args.upgrade)?;
     println!("seed {}", args.seed);
-    let launcher = Launcher::new(&root.join("runs"), args.seed, args.with.clone())?;
+    let launcher = Launcher::new(&root.join("runs"), args.seed, args.with.clone(), args.limit)?;
     let mut tally = Tally::default();
     for script in &scripts {
         let (program, line) = interpreter(&root, script)?;

@@ -228,7 +228,12 @@ fn judge(args: &Args, suite: &Suite, place: &Path) -> Result<bool> {
         args.seed,
         tests.len()
     );
-    let launcher = Launcher::new(&place.join("runs"), args.seed, args.with.clone())?;
+    let launcher = Launcher::new(
+        &place.join("runs"),
+        args.seed,
+        args.with.clone(),
+        Launcher::LIMIT,
+    )?;
     let mut tally = Tally::default();
     for test in &tests {
         if !is_built(test)? {

@@ -15,9 +15,6 @@ use crate::atom;
 use crate::error::{Error, Result};
 use crate::source::End;
 
-/// Time for a program under `atom run`, with instrumenting all that it loads.
-const LIMIT: Duration = Duration::from_secs(900);
-
 /// Ends of programs by a signal that report a fault, for the line of an original.
 const NOT_ENDED: &str = "running the original";
 
@@ -50,17 +47,23 @@ pub struct Launcher {
     seed: u64,
     /// A tool with its options for all programs, in place of drawn ones.
     tool: Option<String>,
+    /// Time for a program under `atom run`.
+    limit: Duration,
 }
 
 impl Launcher {
-    /// Prepares folders below `root`.
-    pub fn new(root: &Path, seed: u64, tool: Option<String>) -> Result<Launcher> {
+    /// Seconds for a program under `atom run`, with instrumenting all that it loads, unless a command is told others.
+    pub const LIMIT: u64 = 900;
+
+    /// Prepares folders below `root`. Each program has `limit` seconds under `atom run`.
+    pub fn new(root: &Path, seed: u64, tool: Option<String>, limit: u64) -> Result<Launcher> {
         Ok(Launcher {
             bench: Bench::without_inputs(root)?,
             root: root.to_path_buf(),
             atom: atom::command()?,
             seed,
             tool,
+            limit: Duration::from_secs(limit),
         })
     }
 
@@ -120,7 +123,9 @@ impl Launcher {
         }
         let output = self.bench.out().join("report");
         let starter = self.starter(program, self.tool(&entry.name), &output)?;
-        let difference = self.bench.rewritten(entry, &starter, &original, LIMIT)?;
+        let difference = self
+            .bench
+            .rewritten(entry, &starter, &original, self.limit)?;
         let written = std::fs::metadata(&output).map_or(0, |m| m.len());
         Ok(match difference.text {
             Some(text) => Row::Different(text),
