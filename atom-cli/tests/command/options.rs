@@ -296,7 +296,8 @@ fn selections_that_cannot_be() {
     );
     fails("0x1-0x2", &["no procedure lies in 0x1-0x2", "lie in 0x"]);
     fails("0x2-0x1", &["is empty"]);
-    fails("0x10", &["is not a range"]);
+    fails("0x1g", &["is not a range"]);
+    fails("app.c:7", &["no code comes from line 7 of app.c"]);
     fails("", &["a pattern is empty"]);
     folder.fails(
         &["app", "--only", "main"],

@@ -208,9 +208,7 @@ pub fn instrument<P: Progress, T>(
 
     // The calls, and the calls as code.
     let late = match &begun {
-        Some(begun) if loaded.is_some() && options.switch.is_none() => {
-            begun.late(!options.told.late.is_empty())
-        }
+        Some(begun) if loaded.is_some() => begun.late(!options.told.late.is_empty()),
         _ => Late::Never,
     };
     let seen = Objects {

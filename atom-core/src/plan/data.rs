@@ -151,8 +151,12 @@ impl Data {
         start as u32
     }
 
-    /// Adds a page of zeros that has nothing else in it; returns its offset. The data begins at a page.
-    pub fn reserve_page(&mut self) -> u32 {
+    /// Adds a page of zeros for what decides between two versions, with nothing else in it; returns its offset. The data
+    /// begins at a page.
+    pub fn reserve_control(&mut self) -> u32 {
+        if let Some(fixed) = self.fixed {
+            return fixed.control;
+        }
         let start = self.bytes.len().next_multiple_of(crate::PAGE as usize);
         self.bytes.grow(start + crate::PAGE as usize);
         start as u32

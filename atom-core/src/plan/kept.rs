@@ -51,6 +51,8 @@ pub struct Fixed {
     pub edges: u32,
     /// The load biases, and after [`Fixed::BIASES`] bytes the identities of the files.
     pub biases: u32,
+    /// A page for what decides between two versions.
+    pub control: u32,
     /// Everything else, which each added library has anew.
     pub rest: u32,
 }
@@ -166,6 +168,7 @@ impl Late<'_> {
                     block_size: block_size.next_multiple_of(64) as u32,
                     edges: take(edges),
                     biases: take(Fixed::OBJECTS),
+                    control: take(ALIGN as usize),
                     rest: take(0),
                 })
             }
@@ -350,7 +353,7 @@ impl Summary {
         calls: &Calls,
         late: &Late<'_>,
         numbers: &[Numbers],
-        decisions: [bool; 4],
+        decisions: [bool; 5],
     ) -> Option<Self> {
         let old = match late {
             Late::Never => return None,
@@ -546,7 +549,8 @@ impl Kept {
     pub fn to_words(&self) -> Vec<u64> {
         let f = &self.fixed;
         let mut words = vec![self.objects as u64];
-        words.extend([f.block, f.block_size, f.edges, f.biases, f.rest].map(u64::from));
+        let fixed = [f.block, f.block_size, f.edges, f.biases, f.control, f.rest];
+        words.extend(fixed.map(u64::from));
         words.extend([self.decisions, self.calls, self.program]);
         words.extend([self.open, self.edges.count.into(), self.edges.most.into()]);
         words.push(self.edges.table.len() as u64);
@@ -579,6 +583,7 @@ impl Kept {
             block_size: small()?,
             edges: small()?,
             biases: small()?,
+            control: small()?,
             rest: small()?,
         };
         let mut kept = Self {
@@ -709,6 +714,7 @@ mod tests {
                 block_size: 2,
                 edges: 3,
                 biases: 4,
+                control: 6,
                 rest: 5,
             },
             decisions: 8,

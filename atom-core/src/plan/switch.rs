@@ -34,9 +34,10 @@ pub enum Switch {
 impl Switch {
     /// Adds the data that the tests read; returns its offset as well.
     pub(super) fn place(self, data: &mut Data) -> (Self, u32) {
-        let (at, first) = match self {
-            Self::Flag(is_on) => (data.reserve_page(), u32::from(is_on)),
-            Self::Every(n) => (data.reserve(size_of::<u32>()), n),
+        let at = data.reserve_control();
+        let first = match self {
+            Self::Flag(is_on) => u32::from(is_on),
+            Self::Every(n) => n,
         };
         data.bytes.write(at as usize, &first.to_le_bytes());
         (self, at)

@@ -225,13 +225,14 @@ fn noted(home: Home, objects: usize, data: &mut Data) -> (u32, u32) {
 }
 
 /// Decisions for all objects, which have to be the same when an object is added.
-fn decisions(options: &Options<'_>) -> [bool; 4] {
+fn decisions(options: &Options<'_>) -> [bool; 5] {
     let access = options.threads.access;
     [
         access == ThreadAccess::Gs,
         access == ThreadAccess::Lookup,
         options.threads.own_stack,
         options.may_have_threads,
+        options.switch.is_some(),
     ]
 }
 

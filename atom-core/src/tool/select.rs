@@ -514,6 +514,14 @@ mod tests {
     fn patterns() {
         let range = Pattern::parse("0x10-0x20").unwrap();
         assert_eq!(range, Pattern::Addresses(0x10..0x20));
+        let address = Pattern::parse("0x10").unwrap();
+        assert_eq!(address, Pattern::Addresses(0x10..0x11));
+        let line = Pattern::Line("a.c".into(), 12);
+        assert_eq!(Pattern::parse("a.c:12").unwrap(), line);
+        let object = Pattern::In("liba.so".into(), Box::new(line));
+        assert_eq!(Pattern::parse("liba.so:a.c:12").unwrap(), object);
+        let mark = Pattern::parse("mark:solve").unwrap();
+        assert_eq!(mark, Pattern::Mark("solve".into()));
         assert_eq!(
             Pattern::parse("main").unwrap(),
             Pattern::Proc("main".into())
@@ -529,7 +537,7 @@ mod tests {
         for wrong in [
             "",
             "file:",
-            "0x10",
+            "0x1g",
             "0x20-0x10",
             "0x10-20",
             "0x10-0xg",
