@@ -5,8 +5,16 @@ use std::io::Read;
 
 use object::{CompressionFormat, Object, ObjectSection};
 
+use super::Image;
+
 /// Largest size in bytes of a decompressed section; larger sections are ignored.
 const MAX_SECTION: u64 = 2 << 30;
+
+/// The contents of a section of an object's file; `None` if there is none.
+pub(crate) fn contents(image: &Image, name: &str) -> Option<Vec<u8>> {
+    let file = object::File::parse(&image.file[..]).ok()?;
+    Some(section(&file, name)?.into_owned())
+}
 
 /// Contents of a debug section, decompressed.
 pub(crate) fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {

@@ -78,12 +78,7 @@ fn of_notes(image: &Image, name: &str, end: End) -> Vec<u64> {
         End::Begin => &BEGINS[..],
         End::End => &ENDS,
     };
-    let section = object::File::parse(&image.file[..])
-        .ok()
-        .and_then(|file| Some(debug_section::section(&file, SECTION)?.into_owned()));
-    let Some(bytes) = section else {
-        return Vec::new();
-    };
+    let bytes = debug_section::contents(image, SECTION).unwrap_or_default();
     let notes = NoteIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, 4, &bytes);
     let notes = notes.into_iter().flatten().map_while(Result::ok);
     let of_us =

@@ -154,9 +154,8 @@ impl<'a> Session<'a> {
     fn section(&self, name: &str) -> &[u8] {
         let mut kept = self.cache.sections.borrow_mut();
         let bytes = kept.entry(name.to_owned()).or_insert_with(|| {
-            let found = object::File::parse(&self.image.file[..]).ok();
-            let bytes = found.and_then(|f| Some(debug_section::section(&f, name)?.into_owned()));
-            bytes.unwrap_or_default().into()
+            let found = debug_section::contents(self.image, name);
+            found.unwrap_or_default().into()
         });
         let bytes: *const [u8] = &**bytes;
         // SAFETY: the contents are never changed or dropped before the session, and a box's contents do
@@ -194,7 +193,8 @@ impl<'a> Session<'a> {
 
     fn procs_matching(&self, pattern: &str) -> Result<Vec<ProcId>, String> {
         let pattern = Pattern::parse(pattern);
-        let found = pattern.and_then(|p| select::procs_matching(&p, self.cfg, self.lines));
+        let found =
+            pattern.and_then(|p| select::procs_matching(&p, self.cfg, self.lines));
         found.map_err(|error| match error.advice {
             Some(advice) => format!("{}: {advice}", error.reason),
             None => error.reason,
