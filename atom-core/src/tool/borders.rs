@@ -33,20 +33,23 @@ impl Windows {
         if self.from.is_empty() && self.to.is_empty() {
             return Ok(Vec::new());
         }
-        let mut borders = vec![Borders::default(); objects.len()];
-        for pattern in &self.from {
-            let found = places(pattern, End::Begin, objects)?.into_iter();
-            found.for_each(|(object, block)| borders[object].from.push(block));
-        }
-        for pattern in &self.to {
-            let found = places(pattern, End::End, objects)?.into_iter();
-            found.for_each(|(object, block)| borders[object].to.push(block));
-        }
-        for (object, borders) in objects.iter().zip(&mut borders) {
-            for list in [&mut borders.from, &mut borders.to] {
+        let blocks = |patterns: &[Pattern], end| -> Result<Vec<Vec<BlockId>>> {
+            let mut blocks = vec![Vec::new(); objects.len()];
+            for pattern in patterns {
+                for (object, block) in places(pattern, end, objects)? {
+                    blocks[object].push(block);
+                }
+            }
+            for list in &mut blocks {
                 list.sort_unstable();
                 list.dedup();
             }
+            Ok(blocks)
+        };
+        let pairs = blocks(&self.from, End::Begin)?.into_iter();
+        let pairs = pairs.zip(blocks(&self.to, End::End)?);
+        let borders: Vec<_> = pairs.map(|(from, to)| Borders { from, to }).collect();
+        for (object, borders) in objects.iter().zip(&borders) {
             if let Some(block) = borders.from.iter().find(|b| borders.to.contains(b)) {
                 let pc = object.cfg.block_pc(*block);
                 let reason = format!("a window begins and ends at {pc:#x}");

@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
     fn procs_matching(&self, pattern: &str) -> Result<Vec<ProcId>, String> {
         let pattern = Pattern::parse(pattern);
         let found =
-            pattern.and_then(|p| select::procs_matching(&p, self.cfg, self.lines));
+            pattern.and_then(|p| select::procs_matching(&p, (self.image, self.cfg), self.lines));
         found.map_err(|error| match error.advice {
             Some(advice) => format!("{}: {advice}", error.reason),
             None => error.reason,

@@ -199,9 +199,11 @@ fn mark_all(
     let pairs = objects.iter().zip(sides);
     let tried: Vec<Result<()>> = pairs
         .filter(|(candidate, _)| is_meant(candidate.names))
-        .map(|(candidate, side)| match inner {
-            Pattern::Mark(name) => side.add_marks(candidate, name, end),
-            _ => Names::new(candidate.cfg, candidate.lines).mark(inner, side),
+        .map(|(candidate, side)| {
+            let Candidate {
+                image, cfg, lines, ..
+            } = *candidate;
+            Names { image, cfg, lines }.mark(inner, end, side)
         })
         .collect();
     if tried.iter().any(Result::is_ok) {
@@ -242,20 +244,6 @@ impl Side {
             procs: vec![false; cfg.procs.len()],
             ranges: Vec::new(),
         }
-    }
-
-    /// Adds the instructions that are marks.
-    fn add_marks(&mut self, object: &Candidate<'_>, name: &str, end: End) -> Result<()> {
-        let found = marks::find(object.image, object.cfg, name, end);
-        if found.is_empty() {
-            let reason = format!("no mark of the program is called `{name}`");
-            return Err(Error::new(DOING, reason).advice(
-                "marks are those of ato.h by their names, `mov ebx, N; fs addr32 nop` as mark:N, \
-                 and `xchg bx, bx` as mark:magic",
-            ));
-        }
-        self.ranges.extend(found.iter().map(|at| *at..at + 1));
-        Ok(())
     }
 
     fn covers(&self, proc: ProcId, address: u64) -> bool {
@@ -313,12 +301,11 @@ impl Selected {
 /// The procedures that a pattern names; a range of addresses names the procedures that start in it.
 pub(super) fn procs_matching(
     pattern: &Pattern,
-    cfg: &Cfg,
+    (image, cfg): (&Image, &Cfg),
     lines: &dyn LineInfo,
 ) -> Result<Vec<ProcId>> {
-    let names = Names::new(cfg, lines);
     let mut side = Side::none_of(cfg);
-    names.mark(pattern, &mut side)?;
+    Names { image, cfg, lines }.mark(pattern, End::Begin, &mut side)?;
     let ids = (0..cfg.procs.len() as u32).map(ProcId);
     let found: Vec<ProcId> = ids
         .filter(|id| side.covers(*id, cfg.proc(*id).start))
@@ -332,21 +319,24 @@ pub(super) fn procs_matching(
 
 /// A program's procedures with the names that patterns are compared with.
 struct Names<'a> {
+    image: &'a Image,
     cfg: &'a Cfg,
     lines: &'a dyn LineInfo,
 }
 
-impl<'a> Names<'a> {
-    fn new(cfg: &'a Cfg, lines: &'a dyn LineInfo) -> Self {
-        Self { cfg, lines }
-    }
-
-    fn mark(&self, pattern: &Pattern, side: &mut Side) -> Result<()> {
+impl Names<'_> {
+    /// Marks what a pattern matches. `end` says which marks of the program are meant.
+    fn mark(&self, pattern: &Pattern, end: End, side: &mut Side) -> Result<()> {
         let cfg = self.cfg;
         let mut found = false;
         match pattern {
             // Of another object, unless the patterns are compared with all objects.
-            Pattern::In(..) | Pattern::Mark(_) => {}
+            Pattern::In(..) => {}
+            Pattern::Mark(name) => {
+                let places = marks::find(self.image, cfg, name, end);
+                found = !places.is_empty();
+                side.ranges.extend(places.iter().map(|at| *at..at + 1));
+            }
             Pattern::Addresses(range) => {
                 found = cfg
                     .procs
@@ -411,8 +401,15 @@ impl<'a> Names<'a> {
     /// The error for a pattern that matches nothing.
     fn nothing(&self, pattern: &Pattern) -> Error {
         let (reason, wanted, candidates) = match pattern {
-            Pattern::In(object, _) | Pattern::Mark(object) => {
+            Pattern::In(object, _) => {
                 return not_the_program(object);
+            }
+            Pattern::Mark(name) => {
+                let reason = format!("no mark of the program is called `{name}`");
+                return Error::new(DOING, reason).advice(
+                    "marks are those of ato.h by their names, `mov ebx, N; fs addr32 nop` as mark:N, \
+                     and `xchg bx, bx` as mark:magic",
+                );
             }
             Pattern::Addresses(range) => {
                 let reason = format!("no procedure lies in {:#x}-{:#x}", range.start, range.end);
