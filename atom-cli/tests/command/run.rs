@@ -67,12 +67,7 @@ impl Runs {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_atom"));
-        command
-            .current_dir(self.folder.path())
-            .env("XDG_CACHE_HOME", self.cache())
-            .args(words);
-        command
+        self.folder.command(words)
     }
 
     fn run(&self, words: &[&str]) -> Output {

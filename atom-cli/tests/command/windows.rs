@@ -82,11 +82,7 @@ impl Place {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_atom"));
-        let folder = self.folder.path();
-        command.current_dir(folder).args(words);
-        command.env("XDG_CACHE_HOME", folder.join("cache"));
-        command
+        self.folder.command(words)
     }
 
     /// Runs the program under icount with options; returns what was printed.

@@ -64,6 +64,16 @@ impl Folder {
         std::fs::remove_file(self.join(&file)).expect("the source is there");
     }
 
+    /// The command with these words, in the folder, with a cache there.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atom"));
+        command
+            .current_dir(self.path())
+            .env("XDG_CACHE_HOME", self.join("cache"))
+            .args(words);
+        command
+    }
+
     /// Runs the command in the folder.
     pub fn atom(&self, args: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_atom"))

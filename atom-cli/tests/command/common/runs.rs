@@ -28,10 +28,8 @@ impl Runs {
 
     /// Runs a tool; its profile is in the file `name`.
     pub fn run(&self, tool: &str, name: &str, arguments: &[&str]) -> Profile {
-        let output = Command::new(env!("CARGO_BIN_EXE_atom"))
-            .current_dir(self.folder.path())
-            .env("XDG_CACHE_HOME", self.folder.join("cache"))
-            .args(["run", "-q", tool, "--profile", name, "--", "./app"])
+        let words = ["run", "-q", tool, "--profile", name, "--", "./app"];
+        let output = (self.folder.command(&words))
             .args(arguments)
             .output()
             .unwrap();
