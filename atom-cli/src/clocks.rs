@@ -103,7 +103,8 @@ fn tsc() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-fn posix(clock: libc::clockid_t) -> u64 {
+/// Nanoseconds of a clock of the system.
+pub fn posix(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

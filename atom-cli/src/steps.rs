@@ -10,7 +10,7 @@ use crate::driver::describe;
 use crate::job::Answer;
 use crate::progress::Progress;
 use crate::request::Request;
-use crate::{cleanup, message};
+use crate::{cleanup, clocks, message};
 
 /// A step of instrumenting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,13 +189,7 @@ impl pipeline::Progress for Steps {
 
 /// Processor time of all threads of this process together.
 fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is valid for the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    Duration::from_nanos(clocks::posix(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
 /// A figure of this process's memory in bytes, by its name in `/proc/self/status`: `VmRSS:` for the

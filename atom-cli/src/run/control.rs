@@ -19,6 +19,7 @@ use memmap2::MmapMut;
 
 use super::record::Record;
 use super::watch;
+use crate::clocks;
 
 const DOING: &str = "preparing windows";
 
@@ -63,6 +64,9 @@ impl Wishes {
     /// The next change after the one with this number, counted from 0: how long after the program's start, and whether a
     /// window begins. `None` if there is no further one.
     fn change(&self, number: u32) -> Option<(Duration, bool)> {
+        if self.off || !self.are_any() {
+            return None;
+        }
         let begins = number.is_multiple_of(2);
         let first = self.after.unwrap_or_default();
         let start = match (number / 2, self.each) {
@@ -70,10 +74,10 @@ impl Wishes {
             (n, Some(each)) => first + each * n,
             (_, None) => return None,
         };
-        match (self.off, begins) {
-            (true, _) => None,
-            (_, true) => Some((start, true)),
-            (_, false) => Some((start + self.length?, false)),
+        if begins {
+            Some((start, true))
+        } else {
+            Some((start + self.length?, false))
         }
     }
 }
@@ -213,13 +217,7 @@ fn beside(record: &Path) -> PathBuf {
 
 /// Nanoseconds of the clock that the page's times are of.
 fn now() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes into the structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    clocks::posix(libc::CLOCK_MONOTONIC)
 }
 
 /// The thread that begins and ends windows, and passes on what is asked.
@@ -236,23 +234,16 @@ impl Controlling {
         let start = Instant::now();
         let is_over = Arc::new(AtomicBool::new(false));
         let mut next = 0;
-        if is_shared && wishes.change(0) == Some((Duration::ZERO, true)) {
+        if wishes.change(0) == Some((Duration::ZERO, true)) {
             page.switch(true);
             next = 1;
         }
-        let plan = if is_shared {
-            wishes.clone()
-        } else {
-            Wishes {
-                off: true,
-                ..Wishes::default()
-            }
-        };
-        let (own, over, record) = (page.clone(), is_over.clone(), record.file().to_path_buf());
+        let (wishes, own, over) = (wishes.clone(), page.clone(), is_over.clone());
+        let record = record.file().to_path_buf();
         let control = move || {
             let mut known = 0;
             while !over.load(Ordering::Acquire) {
-                let change = plan.change(next);
+                let change = wishes.change(next);
                 let left = change.map(|(at, _)| at.saturating_sub(start.elapsed()));
                 match (change, left) {
                     (Some((_, begins)), Some(Duration::ZERO)) => {
