@@ -268,8 +268,8 @@ pub struct Run {
     #[arg(long, value_name = "SEED", hide = true)]
     pub move_half: Option<u64>,
     /// Write each procedure twice, with the tool's calls and without them, and go from one version to the other at
-    /// each N-th place where that is possible, for 0 never: for tests
-    #[arg(long, value_name = "N", hide = true)]
+    /// each N-th place where that is possible: for tests
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub switch_every: Option<u32>,
     /// Do not print the summary
     #[arg(short, long, conflicts_with = "verbose")]

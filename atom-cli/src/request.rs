@@ -169,9 +169,9 @@ fn options(args: &Run) -> Result<Options<'_>> {
         keep_registers: choices.keep_registers,
         no_gs: choices.no_gs,
         switch: match args.switch_every {
-            Some(n) if n != 0 => Some(Switch::Every(n)),
+            Some(n) => Some(Switch::Every(n)),
             // Without a place where the first window begins, it begins with the program.
-            never => (never.is_some() || choices.has_windows()).then_some(Switch::Flag(
+            None => choices.has_windows().then_some(Switch::Flag(
                 !choices.to.is_empty() && choices.from.is_empty(),
             )),
         },
