@@ -175,12 +175,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         None => 1,
     };
     let list = arguments.children.then(|| processes.write_list()).flatten();
-    let lines = [("time", &not_counted), ("windows", &measured)];
-    for (name, line) in lines
-        .iter()
-        .filter_map(|(name, line)| line.as_ref().map(|l| (name, l)))
-    {
-        if let Err(e) = add_line(&processes, name, line) {
+    for (name, line) in [("time", &not_counted), ("windows", &measured)] {
+        if let Some(line) = line
+            && let Err(e) = add_line(&processes, name, line)
+        {
             note(&e.to_string());
         }
     }
