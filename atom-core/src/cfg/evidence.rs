@@ -6,8 +6,8 @@
 //!
 //! Proof: a frame description, a symbol of a function or Go's tables name a procedure there; proven code calls it or jumps to
 //! it; a proven jump table leads to it; an initialiser; `endbr64`, GHC's info table in front of it. Code to which only a
-//! pointer leads is proven if it calls the start of a proven procedure or an import, since no table does that by chance,
-//! unless the pointer leads into the middle of an instruction.
+//! pointer leads is proven if it calls the start of a proven procedure or an import, or jumps there by a displacement of 32
+//! bits, since no table does that by chance, unless the pointer leads into the middle of an instruction.
 //!
 //! No proof: an address that code computes, a pointer in data, bytes that decode. Code to which nothing else leads stays in
 //! place, and is reported ([`Discovery::settle_doubtful`]).
@@ -253,8 +253,8 @@ impl Discovery<'_> {
             .is_some_and(|i| self.bodies[i].start == address)
     }
 
-    /// True if bytes that are no known instructions call or jump to the start of a procedure, or call an import, before
-    /// control ends and before another address that something refers to. Adds the targets at which no procedure starts
+    /// True if bytes that are no known instructions call or jump to the start of a procedure by a displacement of 32 bits, or
+    /// call an import, before control ends and before another address that something refers to. Adds the targets at which no procedure starts
     /// to `targets`.
     fn calls_known_code(
         &self,
@@ -276,6 +276,8 @@ impl Discovery<'_> {
             }
             let flow = flow_of(&instruction);
             let proves = match flow {
+                // One displacement of eight bits in some hundred leads to a start by chance.
+                ControlFlow::Jump if instruction.is_jmp_short() => false,
                 ControlFlow::Call | ControlFlow::Jump => {
                     let target = direct_target(&instruction);
                     targets.extend(target);
