@@ -254,8 +254,8 @@ impl Discovery<'_> {
     }
 
     /// True if bytes that are no known instructions call or jump to the start of a procedure by a displacement of 32 bits, or
-    /// call an import, before control ends and before another address that something refers to. Adds the targets at which no procedure starts
-    /// to `targets`.
+    /// call an import, before control ends and before another address that something refers to. Adds the targets at which
+    /// no procedure starts to `targets`.
     fn calls_known_code(
         &self,
         address: u64,

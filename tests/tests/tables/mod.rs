@@ -97,11 +97,11 @@ fn program(random: &mut Numbers) -> String {
         let (is_object, is_described, is_named) = (pick(3) == 0, pick(2) == 0, pick(3) != 0);
         let bytes: Vec<String> = (0..size).map(|_| pick(256).to_string()).collect();
         // Some tables begin as code does, with a short jump to a procedure.
-        let code = match pick(4) {
+        let opening = match pick(4) {
             0 => format!("subb 0x26(%rcx,%rdi,2), %al\n movl $0x142d631e, %ebx\n jmp f{number}\n"),
             _ => String::new(),
         };
-        let mut table = format!("table{number}: {code} .byte {}\n", bytes.join(","));
+        let mut table = format!("table{number}: {opening} .byte {}\n", bytes.join(","));
         if is_object {
             let _ = write!(
                 table,
