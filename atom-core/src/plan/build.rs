@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Foreign, Live, RegSet, is_free_below};
-use crate::tool::borders::Borders;
+use crate::tool::crossings::Crossings;
 use crate::tool::operand::{At, When};
 use crate::tool::value::{Selected, Taken, Value};
 use crate::tool::{Argument, Call, Calls};
@@ -71,8 +71,10 @@ pub struct Planner<'a> {
     pub biases: u32,
     /// What leads from one version to the other, with the offset of its data in the plan's; `None` if there is one version.
     pub switch: Option<(Switch, u32)>,
-    /// Where windows begin and end.
-    pub borders: Option<&'a Borders>,
+    /// By procedure, see [`switch::left_out()`]; empty if nothing is left out.
+    pub left_out: Vec<bool>,
+    /// Where control goes from one version to the other.
+    pub crossings: Crossings<'a>,
     /// See [`super::Options::window`].
     pub window: Option<u64>,
     /// True if inserted code may name data by 32-bit addresses.
@@ -214,7 +216,7 @@ impl Planner<'_> {
             let any = self.points.any_in_proc(id);
             let mut counters = counters(id);
             if self.switch.is_some() && proc.is_movable() {
-                part.tests = switch::tests(self.cfg, self.live, id, self.borders);
+                part.tests = switch::tests(self.cfg, self.live, id, self.crossings, &self.left_out);
             } else {
                 part.tests.clear();
             }

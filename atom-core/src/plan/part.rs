@@ -140,10 +140,13 @@ impl Part {
 }
 
 impl Part {
-    /// The insertions of a version of the next procedure follow.
+    /// The insertions of a version of the next procedure follow, first those of the full one.
     pub(super) fn begin(&mut self, version: Version) {
         self.version = version;
         self.tested = 0;
+        if version == Version::Light {
+            self.tests.retain(|test| test.is_in_light);
+        }
     }
 
     /// True if there is a test at one of these instructions, which the version does not have yet.

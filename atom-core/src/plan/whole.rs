@@ -24,6 +24,7 @@ use crate::cfg::{Cfg, Numbers};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::live::{Live, RegSet};
+use crate::tool::crossings::Crossings;
 use crate::tool::{Call, Calls};
 
 /// An object whose calls are planned.
@@ -171,7 +172,8 @@ impl Whole {
                 object: i,
                 biases,
                 switch,
-                borders: options.borders.get(i),
+                left_out: left_out(options, i, unit),
+                crossings: crossings(options, i),
                 window: options.window,
                 absolute: options.low_room != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
@@ -258,6 +260,21 @@ fn threads(unit: &Unit<'_>, data: &Data, counts: bool, options: &Options<'_>) ->
     Threads::new(object, data.threads, options, (counts, is_whole))
 }
 
+/// Where control goes from one version to the other in an object.
+fn crossings<'a>(options: &Options<'a>, object: usize) -> Crossings<'a> {
+    Crossings {
+        borders: options.borders.get(object),
+    }
+}
+
+/// The entries of an object's procedures where the light version has no test. Where the program's code begins windows, all have one.
+fn left_out(options: &Options<'_>, object: usize, unit: &Unit<'_>) -> Vec<bool> {
+    if options.switch.is_none() || crossings(options, object).borders.is_some() {
+        return Vec::new();
+    }
+    switch::left_out(unit.image, unit.cfg)
+}
+
 /// The counters of edges of the objects from `first` on, and for each piece of data whether a call may read it.
 fn flows(
     units: &[Unit<'_>],
@@ -270,7 +287,6 @@ fn flows(
         let none = units.iter().map(|_| EdgeCounts::default());
         return (none.collect(), Vec::new());
     };
-    let versions = options.switch.is_some();
     let each = || units.iter().zip(parts);
     let candidates = each()
         .map(|(unit, (calls, data))| qualify::candidates(unit.cfg, calls, bodies, data, regions));
@@ -280,7 +296,8 @@ fn flows(
             if i < first {
                 EdgeCounts::default()
             } else {
-                EdgeCounts::build((unit.image, unit.cfg, live), calls, qualified, versions)
+                let crossings = options.switch.map(|_| crossings(options, i));
+                EdgeCounts::build((unit.image, unit.cfg, live), calls, qualified, crossings)
             }
         },
     );

@@ -10,6 +10,7 @@ pub mod borders;
 pub mod calls;
 mod check;
 mod constants;
+pub mod crossings;
 mod facts;
 mod host;
 pub mod libraries;

@@ -25,7 +25,6 @@ use super::code::{Asm, Position, Target, Totals};
 use super::data::Data;
 use super::kept::EdgeFacts;
 use super::private_stack::PrivateStack;
-use super::switch;
 use super::threads::{ThreadAccess, ThreadOptions};
 use crate::cfg::Cfg;
 use crate::grouped::Grouped;
@@ -33,6 +32,7 @@ use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::live::Live;
 use crate::memory;
+use crate::tool::crossings::Crossings;
 use crate::tool::{Calls, ThreadData};
 use crate::x86::opcode::prefix;
 
@@ -69,13 +69,13 @@ const CHUNK: usize = 64;
 const WAVE: usize = 128;
 
 impl EdgeCounts {
-    /// Decides which calls are replaced, and chooses the counters. `versions`: procedures have two versions, and control may go
-    /// from one to the other in headers of loops.
+    /// Decides which calls are replaced, and chooses the counters. `crossings`: procedures have two versions, and control may go
+    /// from one to the other there.
     pub fn build(
         (image, cfg, live): (&Image, &Cfg, &Live<'_>),
         calls: &Calls,
         qualified: Qualified,
-        versions: bool,
+        crossings: Option<Crossings<'_>>,
     ) -> Self {
         if qualified.is_empty() {
             return Self::default();
@@ -86,10 +86,10 @@ impl EdgeCounts {
             || returns_once::certain(image, cfg, &groups),
         );
         image.release_pages();
-        if versions {
+        if let Some(crossings) = crossings {
             let procs = (0..cfg.procs.len()).map(ProcId::from_index);
-            let headers = procs.flat_map(|p| switch::headers(cfg, p));
-            headers.for_each(|b| entered[b.index()] = true);
+            let blocks = procs.flat_map(|p| crossings.of(cfg, p));
+            blocks.for_each(|b| entered[b.index()] = true);
         }
         let context = Context {
             image,

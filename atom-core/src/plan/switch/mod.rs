@@ -1,9 +1,17 @@
 //! Going from one version of a procedure to the other.
 //!
-//! Both versions test the same condition at the same places: where a procedure is entered, and in the header of each loop. So
+//! Both versions test the same condition at the same places: where a procedure is entered, and in the header of each loop. The
+//! light version leaves out tests at entries where another one is met soon anyway ([`left_out()`]). So
 //! a change of the condition is met soon, and a version that control does not leave costs one test in each of these
-//! places. The program's state is the same at the same original instruction in both versions, so a jump is
+//! places. Where the program's own code begins and ends windows, no such test is left out, and there is one after
+//! each call: a window has all that runs in it. The program's state is the same at the same original instruction in both versions, so a jump is
 //! all that a switch needs. Where edges of the control flow are counted, control may come to a header from nowhere, and leave it.
+
+mod left_out;
+#[cfg(test)]
+mod tests;
+
+pub(super) use left_out::left_out;
 
 use super::code::{Asm, Position, Target, Version};
 use super::data::Data;
@@ -12,11 +20,11 @@ use super::private_stack::PrivateStack;
 use super::site::{self, Point, SiteCall};
 use super::wrapper::Wrappers;
 use crate::analysis::specialise::ops::Imm;
-use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::cfg::Cfg;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::live::{Live, RegSet};
 use crate::plan::code::{Encoding, Operand};
-use crate::tool::borders::Borders;
+use crate::tool::crossings::{Crossings, entry};
 use crate::tool::value::Value;
 use crate::x86::asm::Cond;
 use crate::x86::opcode::{self, Alu};
@@ -61,6 +69,8 @@ pub(super) struct Test {
     begins: bool,
     /// A window ends here.
     ends: bool,
+    /// The light version has it, too.
+    pub is_in_light: bool,
     /// What is live in front of the instruction.
     live: RegSet,
 }
@@ -102,58 +112,31 @@ impl Test {
     }
 }
 
-/// The headers of the loops of a procedure, each of which has a test: blocks to which a later one leads.
-pub(super) fn headers(cfg: &Cfg, proc: ProcId) -> Vec<BlockId> {
-    let mut headers: Vec<BlockId> = (cfg.proc(proc).blocks())
-        .flat_map(|b| cfg.succs(b).iter().map(move |s| (b, s)))
-        .filter_map(|(from, succ)| match succ {
-            Succ::Branch(to) | Succ::Fall(to) if *to <= from => Some(*to),
-            _ => None,
-        })
-        .collect();
-    headers.sort_unstable();
-    headers.dedup();
-    headers
-}
-
-/// The blocks of a procedure that have tests: the one through which it is called, headers of loops, and borders of windows.
-fn blocks(cfg: &Cfg, proc: ProcId, borders: Option<&Borders>) -> Vec<(BlockId, Position)> {
-    let facts = cfg.proc(proc);
-    let is_called = !matches!(facts.kind, ProcKind::Fragment(_) | ProcKind::Plt);
-    let entry = (is_called && cfg.block_pc(facts.first_block) == facts.start)
-        .then_some((facts.first_block, Position::Entry));
-    let lists = borders.into_iter().flat_map(|b| [&b.from, &b.to]);
-    let inner = lists.flat_map(|list| {
-        let start = list.partition_point(|b| *b < facts.first_block);
-        let own = list[start..].iter();
-        own.take_while(|b| cfg.block(**b).proc == proc)
-    });
-    // At the entry, control comes from outside.
-    let inner = inner.filter(|b| entry.is_none_or(|e| e.0 != **b)).copied();
-    let inner = headers(cfg, proc).into_iter().chain(inner);
-    let mut blocks: Vec<_> = inner.map(|b| (b, Position::Before)).chain(entry).collect();
-    blocks.sort_unstable();
-    blocks.dedup();
-    blocks
-}
-
-/// The tests of a procedure, in the order of their places, all in front of the first instruction of a block: a block is run in one
-/// version as a whole.
+/// The tests of a procedure, in the order of their places, all in front of the first instruction of a block: a block is run
+/// in one version as a whole. `left_out`: see [`left_out()`].
 pub(super) fn tests(
     cfg: &Cfg,
     live: &Live<'_>,
     proc: ProcId,
-    borders: Option<&Borders>,
+    crossings: Crossings<'_>,
+    left_out: &[bool],
 ) -> Vec<Test> {
-    let blocks = blocks(cfg, proc, borders);
+    let inner = crossings.of(cfg, proc);
+    let inner = inner.into_iter().map(|b| (b, Position::Before));
+    let entry = entry(cfg, proc).map(|first| (first, Position::Entry));
+    let mut blocks: Vec<_> = entry.into_iter().chain(inner).collect();
+    blocks.sort_unstable();
     let is_first = |i: usize| i == 0 || blocks[i - 1].0 != blocks[i].0;
     let test = |(i, &(b, position)): (usize, &(BlockId, Position))| {
         let is_in = |list: &[BlockId]| is_first(i) && list.binary_search(&b).is_ok();
+        let borders = crossings.borders;
         Test {
             inst: cfg.block(b).first,
             position,
             begins: borders.is_some_and(|borders| is_in(&borders.from)),
             ends: borders.is_some_and(|borders| is_in(&borders.to)),
+            is_in_light: position != Position::Entry
+                || !left_out.get(proc.index()).unwrap_or(&false),
             live: live.at_start(b),
         }
     };
