@@ -557,6 +557,8 @@ pub struct Host {
     pub proc_loops: extern "C" fn(*mut Context, proc: u32, *mut c_void, Sink<LoopRecord>) -> bool,
     /// Blocks at which control can enter the procedure.
     pub proc_entries: extern "C" fn(*mut Context, proc: u32, *mut c_void, Sink<u32>),
+    /// Blocks at which a run with windows may begin to make calls, and cease to, but for entries.
+    pub proc_crossings: extern "C" fn(*mut Context, proc: u32, *mut c_void, Sink<u32>),
     /// False if nothing is known of its frame.
     pub proc_frame: extern "C" fn(*mut Context, proc: u32, frame: *mut FrameRecord) -> bool,
     /// The functions that an address belongs to, innermost first.

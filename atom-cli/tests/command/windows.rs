@@ -244,6 +244,139 @@ fn threads_are_measured_in_windows_too() {
     assert!(place.count("measured") > 400 * 3000);
 }
 
+/// A window that begins in a procedure and ends after it has returned, or has been left by a jump.
+const DEEP: &str = r#"
+#include <setjmp.h>
+#include <stdlib.h>
+#define APART __attribute__((noinline, noclone, noipa))
+static volatile unsigned long sink;
+static jmp_buf place;
+APART long leaf(long n) { return n * 7 + 3; }
+APART long start(long n) { sink++; return n + 1; }
+APART void stop(void) { sink++; }
+APART long middle(long n) { long r = start(n); r += n * 5; sink += r; return leaf(r) ^ n; }
+APART long outer(long n) { long r = middle(n); r ^= 0x55; if (r & 1) sink += r; return r + leaf(n); }
+APART void jumps(long n) { sink += start(n); longjmp(place, 1); }
+APART void chooses(long n)
+{
+    if (n & 1) sink += n;
+    if (n & 2)
+        sink ^= n; /* in the middle */
+    if (n & 4) sink -= n;
+}
+static int compare(const void *a, const void *b) { start(1); return *(const int *)a - *(const int *)b; }
+int main(void)
+{
+    int numbers[3] = { 3, 1, 2 };
+    sink += leaf(outer(4));
+    sink ^= 17;
+    stop();
+    for (long i = 0; i < 8; i++) chooses(i);
+    stop();
+    if (setjmp(place) == 0) jumps(5);
+    sink ^= 19;
+    sink += leaf(2);
+    stop();
+    sink += leaf(3);
+    qsort(numbers, 3, sizeof *numbers, compare);
+    sink += numbers[0];
+    stop();
+    sink += leaf(3);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_window_is_a_part_of_the_whole_trace() {
+    let place = Place::of(DEEP, &["-O1", "-static"]);
+    let trace = |options: &[&str]| {
+        let tool = ["memtrace", "--instructions", "--", "./app"];
+        let words = [&["run"], options, &tool].concat();
+        let output = place.command(&words).output().expect("atom runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let words = ["trace", "memtrace.trace", "--format", "text"];
+        let output = place.command(&words).output().expect("atom trace");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        // Addresses of the stack differ from run to run.
+        let without = |line: &str| {
+            let mut words: Vec<&str> = line.split_whitespace().collect();
+            words.remove(3);
+            words.join(" ")
+        };
+        text.lines().map(without).collect::<Vec<_>>()
+    };
+    let whole = trace(&[]);
+    // Counts and marks that follow from others by the flow of control know where windows begin and end.
+    let figure = |options: &[&str], tool: &[&str], name: &str| {
+        let words = [&["run"], options, tool, &["--", "./app"]].concat();
+        let output = place.command(&words).output().expect("atom runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report = place.folder.read(&format!("{}.out", tool[0]));
+        let report = String::from_utf8(report).unwrap();
+        let line = report
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix(name));
+        let number = line
+            .unwrap_or_else(|| panic!("{report}"))
+            .trim()
+            .replace(',', "");
+        number.parse::<usize>().unwrap()
+    };
+    let middle = DEEP.lines().position(|l| l.contains("in the middle"));
+    let middle = format!("app.c:{}", middle.unwrap() + 1);
+    let mut windows = Vec::new();
+    for from in [&middle, "start"] {
+        let options = ["--from", from, "--to", "stop"];
+        windows = trace(&options);
+        let seen = windows.iter().filter(|l| l.split(' ').nth(2) == Some("X"));
+        let seen = seen.count();
+        for tool in ["icount", "calltree"] {
+            assert_eq!(
+                figure(&options, &[tool], "instructions "),
+                seen,
+                "{from} {tool}"
+            );
+        }
+        let covered = |more: &[&str]| figure(&options, more, "blocks executed ");
+        assert_eq!(
+            covered(&["cover"]),
+            covered(&["cover", "--counts"]),
+            "{from}"
+        );
+    }
+    let entry = |name: &str| {
+        let output = Command::new("nm").arg(place.folder.join("app")).output();
+        let names = String::from_utf8(output.unwrap().stdout).unwrap();
+        let line = names.lines().find(|l| l.ends_with(&format!(" {name}")));
+        let address = u64::from_str_radix(line.unwrap().split(' ').next().unwrap(), 16).unwrap();
+        format!("{address:#x}")
+    };
+    let (start, stop) = (entry("start"), entry("stop"));
+    let is_at = |line: &str, address: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        words[1] == address && words[2] == "X"
+    };
+    let mut is_on = false;
+    let mut expected = Vec::new();
+    for line in &whole {
+        is_on = (is_on || is_at(line, &start)) && !is_at(line, &stop);
+        if is_on {
+            expected.push(line.clone());
+        }
+    }
+    assert!(expected.len() > 100, "{whole:#?}");
+    let same = expected.iter().zip(&windows).take_while(|(a, b)| a == b);
+    let at = same.count();
+    assert_eq!(
+        windows.get(at..windows.len().min(at + 5)),
+        expected.get(at..expected.len().min(at + 5)),
+        "at {at} of {} and {}",
+        windows.len(),
+        expected.len()
+    );
+}
+
 #[test]
 fn mistakes_are_told() {
     let place = Place::new(&[]);
@@ -350,7 +483,9 @@ fn a_run_is_controlled_from_outside() {
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
     let text = std::fs::read_to_string(&now).expect("a report");
-    assert_eq!(count(&text, "measured"), 2 * once, "{text}");
+    // What runs until the first test of the window is missing: here the start of the procedure.
+    let (found, start) = (count(&text, "measured"), 10);
+    assert!(found <= 2 * once && found + start > 2 * once, "{text}");
     asked.ctl("on");
     asked.work("once");
     asked.ctl("detach");
@@ -361,7 +496,12 @@ fn a_run_is_controlled_from_outside() {
     asked.work("once");
     let said = asked.end();
     assert!(said.contains("measured: 2 windows, "), "{said}");
-    assert_eq!(place.count("measured"), 3 * once);
+    let found = place.count("measured");
+    assert!(
+        found <= 3 * once && found + 2 * start > 3 * once,
+        "{}",
+        place.report()
+    );
 }
 
 #[test]

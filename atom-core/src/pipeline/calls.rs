@@ -11,6 +11,7 @@ use crate::image::debug::DebugLines;
 use crate::live::{Live, RegSet, Settled};
 use crate::memory;
 use crate::tool::borders::Borders;
+use crate::tool::crossings::Crossings;
 use crate::tool::room::Room;
 use crate::tool::select::{Candidate, Selected};
 use crate::tool::{Application, Calls};
@@ -107,6 +108,9 @@ impl<'a> Objects<'a> {
                 cfg: &object.cfg,
                 lines: &lines[i],
                 selected: selected.as_ref().map(|all| &all[i]),
+                crossings: options.switch.map(|_| Crossings {
+                    borders: borders.get(i),
+                }),
                 is_global: input.is_global,
                 known: input.known,
             })

@@ -71,6 +71,7 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         block_dominates: query::block_dominates,
         proc_loops: query::proc_loops,
         proc_entries: query::proc_entries,
+        proc_crossings: query::proc_crossings,
         proc_frame: query::proc_frame,
         stack_alignment: query::stack_alignment,
         call_frames: query::call_frames,

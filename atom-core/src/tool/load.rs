@@ -17,6 +17,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolFlags};
 
 use super::calls::Calls;
+use super::crossings::Crossings;
 use super::facts::ToolFacts;
 use super::process::Process;
 use super::room::Room;
@@ -45,6 +46,8 @@ pub struct Application<'a> {
     /// What the user has chosen to instrument; `None`: everything. The routine may ask what is
     /// chosen; the caller drops calls on other things.
     pub selected: Option<&'a Selected>,
+    /// Where control goes from one version of a procedure to the other; `None` if there is one version.
+    pub crossings: Option<Crossings<'a>>,
     /// True if the object is loaded with the program, so that the imports of all objects may be bound to
     /// it. False if it is loaded later, or if not all objects that are loaded with the program are known.
     pub is_global: bool,

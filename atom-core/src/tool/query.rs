@@ -414,6 +414,11 @@ queries! {
         s.graph(proc).entries().map(|block| s.numbers.block + block.0).collect::<Vec<_>>()
     }
 
+    fn proc_crossings(s, proc: ProcId) each u32 {
+        let crossings = s.crossings.map(|crossings| crossings.of(s.cfg, proc));
+        crossings.into_iter().flatten().map(|block| s.numbers.block + block.0).collect::<Vec<_>>()
+    }
+
     fn proc_frame(s, proc: ProcId, frame: *mut FrameRecord) -> bool, false; {
         // SAFETY: by the interface, a place for the result.
         unsafe { put(frame, s.frame(proc)) }

@@ -11,6 +11,7 @@ use std::path::Path;
 use crate::x86::{FormatMnemonicOptions, Formatter, Instruction, NasmFormatter};
 
 use super::calls::Calls;
+use super::crossings::Crossings;
 use super::load::{Application, Tool};
 use super::names::demangle;
 use super::query::Cache;
@@ -59,6 +60,7 @@ pub(super) struct Session<'a> {
     pub(super) lines: &'a dyn LineInfo,
     pub(super) panicked: &'a dyn Fn(&Error) -> Infallible,
     pub(super) selected: Option<&'a Selected>,
+    pub(super) crossings: Option<Crossings<'a>>,
     pub(super) classifier: RefCell<Classifier>,
     formatter: RefCell<NasmFormatter>,
     pub(super) calls: &'a RefCell<Calls>,
@@ -123,6 +125,7 @@ impl<'a> Session<'a> {
             cfg,
             lines,
             selected,
+            crossings,
             ..
         } = application;
         Self {
@@ -135,6 +138,7 @@ impl<'a> Session<'a> {
             lines,
             panicked,
             selected,
+            crossings,
             classifier: RefCell::default(),
             formatter: RefCell::new(NasmFormatter::new()),
             calls: &results.calls,

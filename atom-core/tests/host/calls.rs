@@ -72,6 +72,7 @@ fn instrument(program: &Loaded, args: &[&str]) -> Result<Calls> {
         cfg: &program.cfg,
         lines: &(),
         selected: None,
+        crossings: None,
         is_global: true,
         known: 1,
     };

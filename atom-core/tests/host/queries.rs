@@ -118,6 +118,7 @@ fn ask(program: &Path, args: &[&str]) {
         cfg: &cfg,
         lines: &lines,
         selected: None,
+        crossings: None,
         is_global: true,
         known: 1,
     };

@@ -264,6 +264,20 @@ impl<'a> Proc<'a> {
         entries
     }
 
+    /// Blocks at which calls may begin to be made in the middle of an execution, and cease to: where control enters and leaves the
+    /// procedure without being seen. These are its [entries](Proc::entries), and in a run with windows the blocks at which it goes from the
+    /// version of the procedure without calls to the one with calls, and back. A routine that relies on what a call
+    /// earlier in the procedure has done begins anew at them.
+    pub fn starts(&self) -> Vec<Block<'a>> {
+        let host = self.session.host;
+        let mut starts = self.entries();
+        each(
+            |arg, sink| (host.proc_crossings)(host.context, self.id, arg, sink),
+            |id: &u32| starts.push(Block::from_id(self.session, *id)),
+        );
+        starts
+    }
+
     /// The procedure's stack frame; none for an opaque procedure without unwind tables.
     pub fn frame(&self) -> Option<Frame> {
         let host = self.session.host;

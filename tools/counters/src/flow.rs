@@ -40,7 +40,7 @@ impl Graph {
             return graph;
         }
         let first = proc.first_block().map_or(0, |b| b.index());
-        let entries: Vec<usize> = proc.entries().iter().map(|b| b.index()).collect();
+        let entries: Vec<usize> = proc.starts().iter().map(|b| b.index()).collect();
         for (i, block) in proc.blocks().enumerate() {
             let inside = |edges: Vec<atom_tool::Edge<'_>>| -> Option<Vec<usize>> {
                 let to = |edge: atom_tool::Edge<'_>| {

@@ -98,7 +98,7 @@ impl<'a> Graph<'a> {
         // Blocks to which control comes from outside, and blocks from which it goes there.
         let mut is_entry = vec![false; blocks.len()];
         let mut is_exit = vec![false; blocks.len()];
-        for block in proc.entries() {
+        for block in proc.starts() {
             if let Some(i) = numbers.get(&block.index()) {
                 is_entry[*i] = true;
             }

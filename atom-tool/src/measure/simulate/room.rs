@@ -3,7 +3,7 @@
 //! A note that asks ([`has_slack`](crate::notes::NoteBuffer::has_slack)) finds room for [`SLACK`](crate::notes::SLACK) bytes. Notes after it, up to [`MOST`] bytes on each
 //! way through the procedure, need not ask again. Notes ask
 //!
-//! - at entries of procedures, landing pads, and where control may come from elsewhere;
+//! - at entries of procedures, landing pads, where control may come from elsewhere, and where a window may begin;
 //! - at back edges: where a predecessor is after the block;
 //! - after calls, since the callee may have taken any number of notes, and after system calls, since one of them may
 //!   have made a new process;
@@ -38,7 +38,7 @@ impl Room {
     /// Nothing is known of the procedure's blocks yet.
     pub fn new(proc: Proc<'_>) -> Self {
         let is_known = proc.status() == Status::Full && proc.stack_alignment() != GO_STACK;
-        let entries = || proc.entries().iter().map(Block::index).collect();
+        let entries = || proc.starts().iter().map(Block::index).collect();
         Self {
             entries: is_known.then(entries),
             ends: HashMap::new(),

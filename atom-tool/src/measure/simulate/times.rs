@@ -102,6 +102,7 @@ pub(super) fn number<'a>(
     let edges: Vec<Vec<Edge<'_>>> = blocks.iter().map(|(block, _)| block.successors()).collect();
     let inside = |from: usize| edges[from].iter().filter_map(|edge| node(edge.block?));
     let entries = proc.entries();
+    let begun = proc.starts();
     let roots = entries.iter().filter_map(|block| node(*block));
     let order = order(roots, blocks.len(), inside);
 
@@ -129,7 +130,7 @@ pub(super) fn number<'a>(
         .flatten()
         .filter(|edge| edge.kind == EdgeKind::Unwind);
     let landing_pads = unwound.filter_map(|edge| edge.block);
-    let starts = landing_pads.chain(entries.iter().copied());
+    let starts = landing_pads.chain(begun);
     for start in starts.filter_map(node) {
         steps[start] = true;
     }

@@ -65,7 +65,7 @@ impl<'a> Facts<'a> {
         let is_known = proc.status() == Status::Full
             && blocks.iter().all(Block::is_selected)
             && !(jumps_anywhere && entries.iter().skip(1).any(|is_taken| *is_taken));
-        for entry in proc.entries() {
+        for entry in proc.starts() {
             if let Some(is_entry) = entry
                 .index()
                 .checked_sub(first)
@@ -89,6 +89,11 @@ impl<'a> Facts<'a> {
         (place < self.blocks.len()).then_some(place)
     }
 
+    /// True if control may come to a block without any of the blocks before it, or calls may begin to be made there.
+    fn is_entry(&self, block: Block<'_>) -> bool {
+        self.place(block).is_none_or(|i| self.entries[i])
+    }
+
     /// The blocks to which control certainly goes from this one; none if it may go elsewhere, or nowhere.
     fn next(&self, i: usize) -> Option<Vec<Block<'a>>> {
         let goes_on = |edge: &Edge<'a>| {
@@ -104,8 +109,7 @@ impl<'a> Facts<'a> {
 
     /// True if control comes to a block by one way only.
     fn has_one_way(&self, block: Block<'a>) -> bool {
-        let place = self.place(block);
-        place.is_some_and(|i| !self.entries[i]) && block.predecessors().len() == 1
+        !self.is_entry(block) && block.predecessors().len() == 1
     }
 }
 
@@ -129,7 +133,8 @@ pub fn plan(proc: Proc<'_>, mut edges: Option<&mut u32>) -> Plan {
         let (block, Some(next)) = (facts.blocks[i], &next[i]) else {
             continue;
         };
-        if next.iter().all(|to| *to != block && block.dominates(*to)) {
+        let follows = |to: &Block<'_>| *to != block && block.dominates(*to) && !facts.is_entry(*to);
+        if next.iter().all(follows) {
             let of = next.iter().map(|to| to.index() as u32).collect();
             down.push((depth(block), (block.index() as u32, of)));
             plan.marked[i] = false;
