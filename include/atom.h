@@ -132,6 +132,8 @@ int IsProcStub(Proc *p);
 int IsProcSelected(Proc *p);
 int GetProcSavedReg(Proc *p, int n, SavedReg *reg);
 Block *GetProcEntry(Proc *p, int n);
+/* These, and in a run with windows the blocks at which calls begin to be made, or cease to, in the middle of an execution. */
+Block *GetProcStart(Proc *p, int n);
 int GetProcLoop(Proc *p, int n, ProcLoop *loop);
 Block *GetLoopBlock(Proc *p, int loop, int n);
 Block *GetLoopLatch(Proc *p, int loop, int n);

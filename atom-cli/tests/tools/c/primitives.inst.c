@@ -129,6 +129,7 @@ static void flow(void) {
     CHECK(GetBlockPostDominator(sum) == circle && GetBlockPostDominator(end) == NULL);
     CHECK(IsBlockReachable(end) && !IsBlockAddressTaken(circle) && IsBlockAddressTaken(GetFirstBlock(named("main"))));
     CHECK(GetProcEntry(named("sum"), 0) == sum && GetProcEntry(named("sum"), 1) == NULL);
+    CHECK(GetProcStart(named("sum"), 0) == sum && GetProcStart(named("sum"), 1) == NULL);
     CHECK(GetProcLoop(named("sum"), 0, &loop) && loop.header == circle && loop.parent == -1 && loop.depth == 1);
     CHECK(loop.latches == 1 && loop.blocks == 1 && !loop.irreducible && !GetProcLoop(named("sum"), 1, &loop));
     CHECK(GetLoopBlock(named("sum"), 0, 0) == circle && GetLoopBlock(named("sum"), 0, 1) == NULL);

@@ -55,6 +55,7 @@ primitives! {
     fn BlockPostDominates(b: block, other: usize) -> c_int { b.post_dominates(block(other, NAME)).into() }
     fn GetBlockLoop(b: block) -> c_int { b.innermost_loop().map_or(-1, |n| n as c_int) }
     fn GetProcEntry(p: proc, n: c_int) -> usize { of_block(nth(p.entries(), n)) }
+    fn GetProcStart(p: proc, n: c_int) -> usize { of_block(nth(p.starts(), n)) }
     fn GetLoopBlock(p: proc, number: c_int, n: c_int) -> usize { of_loop(p, number, |l| nth(l.blocks.clone(), n)) }
     fn GetLoopLatch(p: proc, number: c_int, n: c_int) -> usize { of_loop(p, number, |l| nth(l.latches.clone(), n)) }
 
