@@ -8,8 +8,8 @@ use atom_core::emit::Output;
 use atom_core::pipeline::Rewritten;
 use atom_core::{Error, Result};
 
-use super::late;
 use super::settings::{AREA, LATE, LINK};
+use super::state::State;
 use crate::message::note;
 use crate::output::PendingFile;
 use crate::report::{self, Report};
@@ -68,7 +68,7 @@ fn write_shared(request: &Request, made: &Rewritten<'_>, area: &Output<'_>) -> R
     let folder = folder(&request.output)?;
     let fail = |e: std::io::Error| Error::new(DOING, e).file(&folder);
     if let Some(state) = made.state {
-        let state = late::State::of_process(state, request, made.inputs)?;
+        let state = State::of_process(state, request, made.inputs)?;
         state.write(&folder.join(LATE))?;
         state.keep_graphs(&folder.join(LATE), made);
     }

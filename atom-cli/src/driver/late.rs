@@ -9,175 +9,38 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File as LockFile};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use atom_core::error::Reason;
 use atom_core::image::{Image, ObjectKind};
-use atom_core::pipeline::{self, Input, Rewritten};
-use atom_core::{Error, Result, memory};
-use clap::Parser;
-use serde::{Deserialize, Serialize};
+use atom_core::pipeline::{self, Input};
+use atom_core::{Error, Result};
 
 use super::deliver;
 use super::graphs::Graphs;
 use super::objects;
 use super::settings::{LATE, Settings};
-use crate::args::Args;
+use super::state::{DOING, STATE, State, stamps, text};
 use crate::request::Request;
 use crate::run::closure;
 use crate::run::identity::{Identity, stamp};
-use crate::run::store::Store;
 use crate::steps::Steps;
-use crate::with;
 
 /// The word by which this command is known.
 pub const WORD: &str = "--opened";
-/// Name of the file with the state.
-pub const STATE: &str = "state";
 /// Name of the file that is mapped into the area.
 const AREA: &str = "area";
 /// Name of the folder with the instrumented libraries.
 const LIBRARIES: &str = "lib";
 /// Ending of the name of a file that says why a library is left as it is.
 const REFUSED: &str = "refused";
-/// Variables that say where debug information is, on which names depend.
-const VARIABLES: [&str; 3] = ["HOME", "XDG_CACHE_HOME", "DEBUGINFOD_CACHE_PATH"];
-const DOING: &str = "adding a library to a running process";
 /// Number of libraries of one folder that a program has opened before others of that folder are added with the next one.
 const OPENED_BEFORE_SIBLINGS: usize = 2;
 /// Size in bytes of the files that are added so in one step at most.
 const MOST_BYTES_OF_SIBLINGS: u64 = 8 << 20;
 /// Size in bytes of the files at most that one of them may bring because it names them.
 const MOST_BYTES_OF_DEPENDENCIES: u64 = 1 << 20;
-
-/// What has to be known of a process to add a library to it.
-#[derive(Serialize, Deserialize, Clone)]
-pub(super) struct State {
-    /// The command line that instrumented the process.
-    words: Vec<String>,
-    /// The folder in which that command ran.
-    folder: String,
-    /// Its variables of [`VARIABLES`].
-    variables: Vec<(String, String)>,
-    /// Digests of the contents of the tool and of this command, whose files may get new names while the process runs. Then
-    /// those of all objects' originals, with what the runtime knows these by.
-    stamps: Vec<String>,
-    /// Libraries that were added: the original and the instrumented file, and the number of objects after that.
-    added: Vec<(String, String, usize)>,
-    /// What the stages have to know.
-    process: pipeline::State,
-}
-
-/// A path as text; others are refused.
-fn text(path: &Path) -> Result<String> {
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| Error::new(DOING, "its path is no text").file(path))
-}
-
-impl State {
-    /// The state of a process that begins.
-    pub(super) fn of_process(
-        process: &pipeline::State,
-        request: &Request,
-        inputs: &[Input],
-    ) -> Result<Self> {
-        let words = std::env::args_os().map(|word| text(Path::new(&word)));
-        let folder = std::env::current_dir().map_err(|e| Error::new(DOING, e))?;
-        let variables = VARIABLES
-            .iter()
-            .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
-        Ok(Self {
-            words: words.collect::<Result<_>>()?,
-            folder: text(&folder)?,
-            variables: variables.collect(),
-            stamps: stamps(request, inputs)?,
-            added: Vec::new(),
-            process: process.clone(),
-        })
-    }
-
-    /// Writes it into a folder, which is made.
-    pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        let file = folder.join(STATE);
-        let fail = |e: std::io::Error| Error::new(DOING, e).file(&file);
-        fs::create_dir_all(folder).map_err(fail)?;
-        let json = serde_json::to_vec(self).map_err(|e| fail(e.into()))?;
-        fs::write(&file, json).map_err(fail)
-    }
-
-    /// Keeps the graphs of the process's objects in the same folder, so that adding a library does not build them again.
-    pub(super) fn keep_graphs(&self, folder: &Path, made: &Rewritten<'_>) {
-        let of_objects = &self.stamps[self.stamps.len() - made.inputs.len()..];
-        Graphs::new(folder, made.inputs, of_objects).keep(made.objects, made.lives);
-    }
-
-    fn read(file: &Path) -> Result<Self> {
-        let fail = |e: std::io::Error| Error::new(DOING, e).file(file);
-        let json = fs::read(file).map_err(fail)?;
-        serde_json::from_slice(&json).map_err(|e| fail(e.into()))
-    }
-
-    /// The command line that instrumented the process, in the folder and with the variables of that time.
-    fn command_line(&self) -> Result<Args> {
-        std::env::set_current_dir(&self.folder).map_err(|e| Error::new(DOING, e))?;
-        for (name, value) in &self.variables {
-            // SAFETY: the process has one thread.
-            unsafe { std::env::set_var(name, value) };
-        }
-        memory::keep_large_apart();
-        memory::start_threads();
-        let mut args =
-            Args::try_parse_from(&self.words).map_err(|e| Error::new(DOING, e.to_string()))?;
-        with::add_folders(&mut args.run.choices)?;
-        // The file under its temporary name is gone.
-        let placed_at = args.run.job.as_ref().and_then(|job| job.placed_at.as_ref());
-        let placed_at = placed_at.map(|path| path.path().to_path_buf());
-        args.run.output = placed_at.or(args.run.output);
-        Ok(args)
-    }
-
-    /// Adds the libraries that were added to the process.
-    fn add_libraries(&self, inputs: &mut Vec<Input>) -> Result<()> {
-        for (path, output, known) in &self.added {
-            let path = PathBuf::from(path);
-            let fail = |e: &str| Error::new(DOING, e).file(&path);
-            let real = fs::canonicalize(&path).map_err(|e| fail(&e.to_string()))?;
-            let image = objects::library(&real);
-            let image = image.ok_or_else(|| fail("it is another file now"))?;
-            inputs.push(Input {
-                output: output.into(),
-                is_global: false,
-                known: *known,
-                path: path.clone(),
-                ..Input::alone(image)
-            });
-        }
-        Ok(())
-    }
-}
-
-/// See [`State::stamps`].
-fn stamps(request: &Request, inputs: &[Input]) -> Result<Vec<String>> {
-    // Without the cache each file is read anew.
-    let digests = Store::open().map(|store| store.digests());
-    let identity = Identity::new(digests.ok());
-    let contents = |path: &Path| {
-        let digest = identity.contents(path);
-        digest.map_err(|e| Error::new(DOING, e).file(path))
-    };
-    let command = Identity::command()?;
-    let tool = request.tool.as_deref();
-    let own = tool.into_iter().chain([command.as_path()]).map(contents);
-    let objects = inputs.iter().map(|input| {
-        let m = fs::metadata(&input.path);
-        let m = m.map_err(|e| Error::new(DOING, e).file(&input.path))?;
-        let known = (m.dev(), m.ino(), m.mtime(), m.mtime_nsec());
-        Ok(format!("{} {known:?}", contents(&input.path)?))
-    });
-    own.chain(objects).collect()
-}
 
 /// Adds a library, if the command line asks for that.
 pub fn main() -> Option<ExitCode> {
@@ -438,15 +301,7 @@ fn make(
         let (Some(area), Some(process)) = (made.area, made.state) else {
             return Err(fail("nothing is kept".into()));
         };
-        let mut after = State {
-            stamps,
-            process: process.clone(),
-            ..before.clone()
-        };
-        for input in &made.inputs[first..] {
-            let added = (text(&input.path)?, text(&input.output)?, made.inputs.len());
-            after.added.push(added);
-        }
+        let after = before.with_libraries(stamps, process, &made.inputs[first..])?;
         let libraries = making.join(LIBRARIES);
         fs::create_dir_all(&libraries).map_err(|e| fail(e.into()))?;
         deliver::write_objects(made, first, &libraries)?;

@@ -7,6 +7,7 @@ pub mod late;
 mod objects;
 mod origin;
 mod settings;
+mod state;
 
 use atom_core::image::Image;
 use atom_core::pipeline::{self, Input};
@@ -61,7 +62,7 @@ fn process(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         None => deliver::folder(&request.output)?,
     };
     let inputs = objects::all(request, image, &folder)?;
-    let state = folder.join(settings::LATE).join(late::STATE);
+    let state = folder.join(settings::LATE).join(state::STATE);
     let settings = Settings::process(request, &folder, &state);
     instrument(request, inputs, &settings, steps)
 }

@@ -28,7 +28,6 @@ const WITH_CIRCLES: &[Known] = &[
     ("atom-core/src", "cfg", 18, false),
     ("atom-core/src", "tool", 9, false),
     ("atom-cli/src", "the root", 13, false),
-    ("atom-cli/src", "driver", 2, false),
     ("atom-tool/src", "the root", 2, false),
     ("atom-tool/src", "measure/paths", 4, false),
     ("tools/ranges/src", "the root", 5, false),
