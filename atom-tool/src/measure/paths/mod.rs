@@ -45,7 +45,12 @@
 //! - In a program that is instrumented alone, a procedure that a library calls is below the program's procedure that
 //!   called the library.
 
+// While the program runs, each uses those before it: `state`, `open_calls` and `nodes`, `walk`, `search`, `slow`, `sites`
+// and `procs`.
 mod amounts;
+mod nodes;
+mod open_calls;
+mod procs;
 mod reach;
 mod search;
 mod silent;
@@ -139,8 +144,8 @@ fn path_begin(
         walk::begin(frames);
         on_object_event(|_, _| walk::forget());
     }
-    slow::REPEATS.store(repeats, Relaxed);
-    slow::MOST.store(most, Relaxed);
+    nodes::REPEATS.store(repeats, Relaxed);
+    nodes::MOST.store(most, Relaxed);
     if STATES.set(States(states)).is_ok() {
         forks::in_child(|| {
             if let Some(states) = STATES.get() {
@@ -220,7 +225,7 @@ impl CallPaths {
             if !options.by_site {
                 if let Some(number) = number.filter(|_| !is_part(proc)) {
                     let args = (state, number, state::spread(number), Reg::Rsp);
-                    proc.add_call(Before, state::path_enter, args);
+                    proc.add_call(Before, procs::path_enter, args);
                 }
                 proc.blocks()
                     .for_each(|block| leave(block.last_inst(), state, has));
@@ -229,7 +234,7 @@ impl CallPaths {
                 if options.by_site {
                     landing.add_call(sites::site_back, (state, Reg::Rsp))
                 } else {
-                    landing.add_call(state::path_back, (state, Reg::Rsp))
+                    landing.add_call(procs::path_back, (state, Reg::Rsp))
                 }
             }
             proc.blocks()
@@ -307,7 +312,7 @@ fn is_part(proc: Proc<'_>) -> bool {
 /// Adds the call for a way out of a procedure at the end of a block.
 fn leave(last: Inst<'_>, state: ThreadData<PathState>, has: &dyn Fn(Proc<'_>) -> bool) {
     if last.is_type(InstType::Ret) {
-        return last.add_call(Before, state::path_leave, (state, Reg::Rsp));
+        return last.add_call(Before, procs::path_leave, (state, Reg::Rsp));
     }
     if last.is_type(InstType::Call) {
         return;
@@ -319,9 +324,9 @@ fn leave(last: Inst<'_>, state: ThreadData<PathState>, has: &dyn Fn(Proc<'_>) ->
     }
     if last.is_type(InstType::CondBr) {
         let args = (state, Reg::Rsp, BrCondValue);
-        last.add_call(Before, state::path_leave_if, args);
+        last.add_call(Before, procs::path_leave_if, args);
     } else {
-        last.add_call(Before, state::path_leave_by, (state, Reg::Rsp));
+        last.add_call(Before, procs::path_leave_by, (state, Reg::Rsp));
     }
 }
 
@@ -344,7 +349,7 @@ fn end_threads(block: Block<'_>, state: ThreadData<PathState>, is_whole: bool) {
     for inst in block.insts() {
         if inst.is_syscall() {
             let args = (state, Reg::Rax, Reg::Rsp);
-            inst.add_call(Before, state::path_system_call, args);
+            inst.add_call(Before, procs::path_system_call, args);
         }
     }
     let last = block.last_inst();
@@ -353,6 +358,6 @@ fn end_threads(block: Block<'_>, state: ThreadData<PathState>, is_whole: bool) {
             .entered_import()
             .is_some_and(|name| ENDING.contains(&name))
     {
-        last.add_call(Before, state::path_end, (state,));
+        last.add_call(Before, procs::path_end, (state,));
     }
 }

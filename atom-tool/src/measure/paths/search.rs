@@ -11,9 +11,9 @@
 //! The search is made in two ways. The quick one calls nothing and has no panics, so a point saves few registers
 //! for it. It gives up where something has not been found before; the other one then does it all.
 
-use super::sites::{CALL, Call, UNKNOWN, call, call_at, drop_at};
-use super::slow;
-use super::state::{NO_SP, PathNode, PathState, in_this_order};
+use super::nodes;
+use super::open_calls::{CALL, Call, UNKNOWN, call};
+use super::state::{NO_SP, PathState, in_this_order};
 use super::walk::{self, Frame, SiteFrame, WORD};
 
 /// A silent call.
@@ -37,61 +37,9 @@ const SILENT: u64 = size_of::<Silent>() as u64;
 pub(super) const ROOM: u64 = 1 << 21;
 const KEPT_ROOM: u64 = ROOM / 2;
 
-/// How often a search begins anew without calls that did not come back. Each time takes away all of those of one stack.
-const ATTEMPTS: usize = 4;
-
 /// The reason for an end of the quick search: something has not been found before. Other reasons are rsp before a call that
 /// has not come back.
 const NOT_KNOWN: u64 = 0;
-
-impl PathState {
-    /// The node of the running call path, where call sites count, in a procedure that was just entered with this rsp and
-    /// rbp. The number is [`CallPaths::number`](super::CallPaths::number)'s.
-    pub fn called_here(&self, proc: u32, sp: u64, rbp: u64) -> &'static PathNode {
-        // SAFETY: the place of a node, or 0.
-        unsafe { self.at(find(self, proc, Frame { slot: sp, rbp })) }
-    }
-
-    /// As [`PathState::called_here`], but `None` if that takes long. It calls nothing.
-    #[inline(always)]
-    pub fn called_here_if_known(&self, proc: u32, sp: u64, rbp: u64) -> Option<&'static PathNode> {
-        let top = self.top.get();
-        if top == 0 {
-            return None;
-        }
-        // SAFETY: below the top is a frame, and be it the base.
-        let last = unsafe { (&raw const (*call_at(top.wrapping_sub(CALL))).key).read() };
-        if last <= sp {
-            return None;
-        }
-        let place = Search::begin(self, sp).run::<true>(proc, Some(Frame { slot: sp, rbp }));
-        // SAFETY: the place of a node.
-        place.ok().map(|place| unsafe { self.at(place) })
-    }
-
-    /// The node of a thread's start.
-    #[inline(always)]
-    pub fn root(&self) -> &PathNode {
-        &self.root
-    }
-}
-
-/// The place of the node of a procedure that was just entered.
-#[inline(never)]
-fn find(state: &PathState, proc: u32, frame: Frame) -> u64 {
-    if !slow::is_ready(state) {
-        return 0;
-    }
-    drop_at(state, frame.slot);
-    for _ in 0..ATTEMPTS {
-        match Search::begin(state, frame.slot).run::<false>(proc, Some(frame)) {
-            Ok(node) => return node,
-            // The frames lead past a call that did not come back.
-            Err(dead) => slow::back(state, dead + 1),
-        }
-    }
-    0
-}
 
 /// Stands for rsp of a search without a frame: any other search that continues is one that it has interrupted.
 const NO_FRAME: u64 = 1;
@@ -107,7 +55,7 @@ pub(super) fn innermost(state: &PathState) -> u64 {
 }
 
 /// A search that continues.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     state: &'a PathState,
     /// Another search continues that a signal handler has interrupted. This one leaves alone what is kept.
     is_nested: bool,
@@ -121,7 +69,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     #[inline(always)]
-    fn begin(state: &'a PathState, sp: u64) -> Self {
+    pub(super) fn begin(state: &'a PathState, sp: u64) -> Self {
         let outer = state.search_sp.get();
         // If the stack has fallen below the other search's procedure, that one does not continue.
         let is_nested = outer != 0 && outer > sp;
@@ -143,7 +91,11 @@ impl<'a> Search<'a> {
 
     /// Finds the nodes of all open calls. `frame` is the running procedure's.
     #[inline(always)]
-    fn run<const QUICK: bool>(mut self, proc: u32, frame: Option<Frame>) -> Result<u64, u64> {
+    pub(super) fn run<const QUICK: bool>(
+        mut self,
+        proc: u32,
+        frame: Option<Frame>,
+    ) -> Result<u64, u64> {
         let found = self.notes::<QUICK>(proc, frame);
         self.state.found.set(self.start);
         self.state
@@ -455,8 +407,8 @@ fn child<const QUICK: bool>(
     caller: Option<u64>,
 ) -> Result<u64, u64> {
     if QUICK {
-        slow::known_child(state, from, proc).ok_or(NOT_KNOWN)
+        nodes::known_child(state, from, proc).ok_or(NOT_KNOWN)
     } else {
-        Ok(slow::child(state, from, proc, caller))
+        Ok(nodes::child(state, from, proc, caller))
     }
 }

@@ -1,38 +1,23 @@
-//! What happens rarely: the first entry of a thread, a call path that is new, procedures that did not return, another
-//! stack.
-//!
-//! Searching for a node needs no lock: the table of nodes only grows, and a signal handler that adds nodes
-//! meanwhile does no harm. Signals wait only while nodes are made and stacks are changed.
+//! What happens rarely: the first entry of a thread, procedures that did not return, another stack. Signals wait while
+//! stacks are changed.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use analysis_rt::Uninterrupted;
 
+use super::nodes;
+use super::open_calls::{self, CALL, call};
 use super::search;
-use super::sites::{self, CALL, call};
-use super::state::{CACHED, FRAME, NO_SP, PathNode, PathState, spread};
+use super::state::{FRAME, NO_SP, PathState};
 use crate::data::forks;
-use crate::data::thread_data::{ThreadCell, ThreadState};
 use crate::measure::stack::stack_around;
 
 /// Most frames of a thread's first stack, and of each further one.
 const FRAMES: usize = 1 << 19;
 const FRAMES_OF_OTHERS: usize = 1 << 14;
-/// Number of nodes for which memory is taken at a time.
-const CHUNK: usize = 512;
-/// Number of places in the first table of nodes, a power of two.
-const TABLE: usize = 1 << 11;
 
-/// The procedure number of the node below which calls continue when there are too many call paths.
-pub(super) const MORE: u32 = u32::MAX;
-
-/// How often a procedure may be on a call path; 0 for any number.
-pub(super) static REPEATS: AtomicU32 = AtomicU32::new(1);
-/// Number of nodes of a thread from which on there are no new call paths.
-pub(super) static MOST: AtomicU64 = AtomicU64::new(1 << 20);
-
-/// Call sites count; [`sites`] then has the frames.
+/// Call sites count; [`open_calls`] then has the frames.
 pub(super) static BY_SITE: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn is_by_site() -> bool {
@@ -42,7 +27,7 @@ pub(super) fn is_by_site() -> bool {
 /// rsp at the entry of the innermost open procedure.
 fn sp_of(state: &PathState) -> u64 {
     if is_by_site() {
-        sites::sp(state)
+        open_calls::sp(state)
     } else {
         state.sp.get()
     }
@@ -64,27 +49,11 @@ fn outermost_sp(state: &PathState, start: u64) -> u64 {
     }
 }
 
-/// A node with the alignment that the cache's hash assumes.
-#[repr(align(64))]
-struct Aligned(PathNode);
-
-/// What a thread needs besides its state. The thread itself uses it, while signals wait.
-pub(super) struct Arena {
-    /// Number of nodes.
-    nodes: u64,
-    /// Memory for further nodes.
-    free: std::slice::Iter<'static, Aligned>,
-    stacks: Vec<Stack>,
+/// The stacks of a thread. The thread itself uses them, while signals wait.
+pub(super) struct Stacks {
+    all: Vec<Stack>,
     /// Index of the stack that the thread runs on.
     current: usize,
-    /// Place of the node for what is too much, or 0.
-    more: u64,
-}
-
-/// The nodes of a thread by hash: their places, or 0 where there is none. A table that has become too small stays,
-/// since a handler may have interrupted a search in it.
-struct Table {
-    cells: &'static [ThreadCell<u64>],
 }
 
 /// A stack that the thread does not run on.
@@ -108,46 +77,10 @@ fn frames(count: usize) -> Option<(u64, u64)> {
     Some((start as u64, (start + size) as u64))
 }
 
-/// A table of cells on the heap that is never freed.
-fn cells(count: usize) -> &'static [ThreadCell<u64>] {
-    let cells: Vec<ThreadCell<u64>> = (0..count).map(|_| ThreadCell::new(0)).collect();
-    cells.leak()
-}
-
-impl Table {
-    /// Makes an empty table.
-    fn new(size: usize) -> &'static Self {
-        Box::leak(Box::new(Self { cells: cells(size) }))
-    }
-
-    fn of(state: &PathState) -> &'static Self {
-        // SAFETY: the caller has seen that there is an arena, and with it a table. Tables live for ever.
-        unsafe { &*std::ptr::with_exposed_provenance(state.table.get() as usize) }
-    }
-
-    fn publish(&'static self, state: &PathState) {
-        state
-            .table
-            .set(std::ptr::from_ref(self).expose_provenance() as u64);
-    }
-
-    /// The cells in which a node with this hash may be, in the order of the search.
-    fn search(&self, hash: u64) -> impl Iterator<Item = &ThreadCell<u64>> {
-        let mask = self.cells.len() - 1;
-        (hash as usize..).map(move |at| &self.cells[at & mask])
-    }
-
-    fn insert(&self, place: u64, hash: u64) {
-        if let Some(cell) = self.search(hash).find(|cell| cell.get() == 0) {
-            cell.set(place);
-        }
-    }
-}
-
-fn arena(state: &PathState) -> Option<&'static mut Arena> {
-    let arena = state.arena.get() as usize;
-    // SAFETY: null, or a leaked arena. Signals wait, so nothing else of this thread uses it, and no other thread does.
-    unsafe { std::ptr::with_exposed_provenance_mut::<Arena>(arena).as_mut() }
+fn stacks(state: &PathState) -> Option<&'static mut Stacks> {
+    let stacks = state.stacks.get() as usize;
+    // SAFETY: null, or leaked stacks. Signals wait, so nothing else of this thread uses them, and no other thread does.
+    unsafe { std::ptr::with_exposed_provenance_mut::<Stacks>(stacks).as_mut() }
 }
 
 /// Prepares for a thread's first entry. False before the program's start, or if there is no memory; the thread's root then
@@ -170,10 +103,8 @@ fn begin(state: &PathState) -> bool {
             let room = room.as_ptr().expose_provenance() + forks::WIPED;
             state.room.set(room as u64);
         }
-        let arena = Arena {
-            nodes: 0,
-            free: [].iter(),
-            stacks: vec![Stack {
+        let stacks = Stacks {
+            all: vec![Stack {
                 low: 0,
                 high: 0,
                 start,
@@ -183,14 +114,11 @@ fn begin(state: &PathState) -> bool {
                 node: 0,
             }],
             current: 0,
-            more: 0,
         };
         let top = first(start, [0, 0]);
-        let cache = cells(CACHED as usize).as_ptr().expose_provenance();
-        state.cache.set(cache as u64);
-        let arena = std::ptr::from_mut(Box::leak(Box::new(arena))).expose_provenance();
-        Table::new(TABLE).publish(state);
-        state.arena.set(arena as u64);
+        let stacks = std::ptr::from_mut(Box::leak(Box::new(stacks))).expose_provenance();
+        state.stacks.set(stacks as u64);
+        nodes::begin(state);
         state.sp.set(NO_SP);
         state.top.set(top);
         state.limit.set(limit);
@@ -202,7 +130,7 @@ fn begin(state: &PathState) -> bool {
 /// site.
 fn first(start: u64, [node, site]: [u64; 2]) -> u64 {
     if is_by_site() {
-        sites::base(start, node, site)
+        open_calls::base(start, node, site)
     } else {
         start
     }
@@ -233,9 +161,9 @@ pub(super) fn enter(state: &PathState, proc: u32, sp: u64) {
     let is_jump = state.sp.get() == sp;
     let caller = is_jump.then(|| state.frame_at(state.top.get().wrapping_sub(FRAME)).node);
     let node = state.node.get();
-    let child = match find(state, node, proc, 0) {
+    let child = match nodes::find(state, node, proc, 0) {
         Some(child) => child,
-        None => make(state, [node, 0], proc, caller),
+        None => nodes::make(state, [node, 0], proc, caller),
     };
     // SAFETY: the place of a node.
     let entered = unsafe { state.at(child) };
@@ -252,35 +180,6 @@ pub(super) fn enter(state: &PathState, proc: u32, sp: u64) {
     }
 }
 
-/// The place of the node that counts for a procedure, given the places of its caller's node and the call site; see
-/// [`make`] for `caller`.
-pub(super) fn child(state: &PathState, from: [u64; 2], proc: u32, caller: Option<u64>) -> u64 {
-    if let Some(known) = known_child(state, from, proc) {
-        return known;
-    }
-    let [node, site] = from;
-    let place = match find(state, node, proc, site) {
-        Some(place) => place,
-        None => make(state, [node, site], proc, caller),
-    };
-    state.remember(place);
-    // SAFETY: the place of a node.
-    unsafe { state.at(place) }.target.get()
-}
-
-/// As [`child`], for a node that has been asked for lately. The state has an arena.
-#[inline(always)]
-pub(super) fn known_child(state: &PathState, [node, site]: [u64; 2], proc: u32) -> Option<u64> {
-    let entry = state.cache.get() + PathState::offset(node, spread(proc), site);
-    // SAFETY: the offset is in the cache, whose entries are places.
-    let known = unsafe {
-        let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read_volatile();
-        state.at(place)
-    };
-    let is_it = known.parent.get() == node && known.proc.get() == proc && known.site.get() == site;
-    is_it.then(|| known.target.get())
-}
-
 /// A procedure is left that is not the innermost open one.
 #[cold]
 #[inline(never)]
@@ -293,7 +192,7 @@ pub(super) fn leave(state: &PathState, sp: u64) {
         settle(state, sp);
     }
     if is_by_site() {
-        sites::leave_exactly(state, sp);
+        open_calls::pop_if(state, sp);
     } else if state.sp.get() == sp {
         state.pop();
     }
@@ -312,7 +211,7 @@ pub(super) fn back(state: &PathState, sp: u64) {
 #[cold]
 #[inline(never)]
 pub(super) fn back_by_site(state: &PathState, sp: u64) {
-    if sites::sp(state) < sp {
+    if open_calls::sp(state) < sp {
         back(state, sp);
     }
 }
@@ -322,15 +221,15 @@ pub(super) fn back_by_site(state: &PathState, sp: u64) {
 #[inline(never)]
 pub(super) fn end_thread(state: &PathState) {
     Uninterrupted::run(|_| {
-        let Some(arena) = arena(state) else { return };
-        arena.go(state, 0);
-        let first = &arena.stacks[0];
+        let Some(stacks) = stacks(state) else { return };
+        stacks.go(state, 0);
+        let first = &stacks.all[0];
         state.top.set(self::first(first.start, [0, 0]));
         state.sp.set(NO_SP);
         state.node.set(0);
         state.low.set(0);
         state.high.set(0);
-        for stack in &mut arena.stacks {
+        for stack in &mut stacks.all {
             stack.empty();
             (stack.low, stack.high) = (0, 0);
         }
@@ -340,18 +239,18 @@ pub(super) fn end_thread(state: &PathState) {
 /// Goes to the stack of `sp`, and forgets its procedures whose stack pointer at the entry was lower.
 fn settle(state: &PathState, sp: u64) {
     Uninterrupted::run(|_| {
-        let Some(arena) = arena(state) else { return };
-        let outermost = outermost_sp(state, arena.stacks[arena.current].start);
+        let Some(stacks) = stacks(state) else { return };
+        let outermost = outermost_sp(state, stacks.all[stacks.current].start);
         if state.high.get() == 0 && outermost != NO_SP {
             let (low, high) = stack_around(outermost).unwrap_or((0, NO_SP));
             state.low.set(low);
             state.high.set(high);
         }
         if !(state.low.get()..state.high.get()).contains(&sp) {
-            arena.find_stack(state, sp);
+            stacks.find_stack(state, sp);
         }
         if is_by_site() {
-            return sites::drop_below(state, sp);
+            return open_calls::drop_below(state, sp);
         }
         while state.sp.get() < sp {
             state.pop();
@@ -371,10 +270,10 @@ impl Stack {
     }
 }
 
-impl Arena {
+impl Stacks {
     /// Goes to the stack on which `sp` is, which is not the current one as far as is known.
     fn find_stack(&mut self, state: &PathState, sp: u64) {
-        if let Some(known) = self.stacks.iter().position(|stack| stack.has(sp)) {
+        if let Some(known) = self.all.iter().position(|stack| stack.has(sp)) {
             return self.go(state, known);
         }
         let Some((low, high)) = stack_around(sp) else {
@@ -388,7 +287,7 @@ impl Arena {
             return state.high.set(high);
         }
         let old = self
-            .stacks
+            .all
             .iter()
             .position(|stack| overlaps(stack.low, stack.high) || stack.high == 0);
         let next = match old.filter(|i| *i != self.current) {
@@ -397,7 +296,7 @@ impl Arena {
                 let Some((start, limit)) = frames(FRAMES_OF_OTHERS) else {
                     return;
                 };
-                self.stacks.push(Stack {
+                self.all.push(Stack {
                     low,
                     high,
                     start,
@@ -406,10 +305,10 @@ impl Arena {
                     sp: NO_SP,
                     node: 0,
                 });
-                self.stacks.len() - 1
+                self.all.len() - 1
             }
         };
-        (self.stacks[next].low, self.stacks[next].high) = (low, high);
+        (self.all[next].low, self.all[next].high) = (low, high);
         self.go(state, next);
     }
 
@@ -418,16 +317,16 @@ impl Arena {
         if next == self.current {
             return;
         }
-        let now = &mut self.stacks[self.current];
+        let now = &mut self.all[self.current];
         (now.low, now.high) = (state.low.get(), state.high.get());
         (now.top, now.sp, now.node) = (state.top.get(), state.sp.get(), state.node.get());
-        let next_stack = &self.stacks[next];
+        let next_stack = &self.all[next];
         let is_empty = next_stack.top <= first_above(next_stack.start);
         if !is_empty {
             state.node.set(next_stack.node);
         }
         let top = if is_empty && is_by_site() {
-            let from = [search::innermost(state), sites::last_site(state)];
+            let from = [search::innermost(state), open_calls::last_site(state)];
             first(next_stack.start, from)
         } else {
             next_stack.top
@@ -441,121 +340,4 @@ impl Arena {
     }
 }
 
-fn hash(node: u64, proc: u32, site: u64) -> u64 {
-    let mix = (node >> 6) ^ u64::from(proc) << 40 ^ site << 8;
-    let mixed = mix.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ mixed >> 29
-}
-
-/// The place of a node's child.
-pub(super) fn find(state: &PathState, node: u64, proc: u32, site: u64) -> Option<u64> {
-    for cell in Table::of(state).search(hash(node, proc, site)) {
-        let place = cell.get();
-        if place == 0 {
-            break;
-        }
-        // SAFETY: the place of a node.
-        let found = unsafe { state.at(place) };
-        if found.parent.get() == node && found.proc.get() == proc && found.site.get() == site {
-            return Some(place);
-        }
-    }
-    None
-}
-
-/// Makes a child of a node, given the node's place and the call site; returns its place. A procedure that is jumped to
-/// has the place of the node whose procedure called the first one that jumped: among those since then each is once,
-/// since there is no limit to such jumps.
-fn make(state: &PathState, [node, site]: [u64; 2], proc: u32, caller: Option<u64>) -> u64 {
-    Uninterrupted::run(|_| {
-        // A handler may have made it since it was looked for.
-        if let Some(child) = find(state, node, proc, site) {
-            return child;
-        }
-        let Some(arena) = arena(state) else { return 0 };
-        let jumped = caller.and_then(|caller| above(state, [node, caller], proc, 1));
-        let most = REPEATS.load(Relaxed);
-        let repeated = || match most {
-            0 => None,
-            _ => above(state, [node, 0], proc, most),
-        };
-        let mut target = jumped.or_else(repeated);
-        if target.is_none() && arena.nodes >= MOST.load(Relaxed) {
-            if arena.more == 0 {
-                arena.more = arena.node(state, [0, 0], MORE, None);
-            }
-            let more = arena.more;
-            let known = find(state, more, proc, 0);
-            target = Some(known.unwrap_or_else(|| arena.node(state, [more, 0], proc, None)));
-        }
-        arena.node(state, [node, site], proc, target)
-    })
-}
-
-/// The place of a procedure's innermost node from a node up to before another one, if it has `most` of them there.
-fn above(state: &PathState, [node, end]: [u64; 2], proc: u32, most: u32) -> Option<u64> {
-    let (mut count, mut nearest, mut place) = (0, None, node);
-    while place != end && place != 0 {
-        // SAFETY: places of nodes.
-        let on_path = unsafe { state.at(place) };
-        if on_path.proc.get() == proc {
-            count += 1;
-            let nearest = *nearest.get_or_insert(place);
-            if count == most {
-                return Some(nearest);
-            }
-        }
-        place = on_path.parent.get();
-    }
-    None
-}
-
-impl Arena {
-    /// Makes a node; returns its place. Without `target` it counts itself.
-    fn node(
-        &mut self,
-        state: &PathState,
-        [parent, site]: [u64; 2],
-        proc: u32,
-        target: Option<u64>,
-    ) -> u64 {
-        let fresh = loop {
-            match self.free.next() {
-                Some(fresh) => break &fresh.0,
-                None => {
-                    let chunk = (0..CHUNK).map(|_| Aligned(PathNode::zero()));
-                    self.free = chunk.collect::<Vec<_>>().leak().iter();
-                }
-            }
-        };
-        let address = std::ptr::from_ref(fresh).expose_provenance() as u64;
-        let place = address.wrapping_sub(state.base());
-        // SAFETY: the place of a node.
-        let depth = unsafe { state.at(parent) }.depth.get() + 1;
-        fresh.parent.set(parent);
-        fresh.target.set(target.unwrap_or(place));
-        fresh.site.set(site);
-        fresh.proc.set(proc);
-        fresh.depth.set(depth);
-        fresh.older.set(state.newest.get());
-        state.newest.set(place);
-        self.nodes += 1;
-        let mut table = Table::of(state);
-        if self.nodes as usize * 2 > table.cells.len() {
-            let larger = Table::new(table.cells.len() * 2);
-            let places = table.cells.iter().map(ThreadCell::get);
-            for place in places.filter(|place| *place != 0) {
-                // SAFETY: the place of a node.
-                let node = unsafe { state.at(place) };
-                let hash = hash(node.parent.get(), node.proc.get(), node.site.get());
-                larger.insert(place, hash);
-            }
-            larger.publish(state);
-            table = larger;
-        }
-        table.insert(place, hash(parent, proc, site));
-        place
-    }
-}
-
-const _: () = assert!(size_of::<Aligned>() == 64 && FRAME <= CALL);
+const _: () = assert!(FRAME <= CALL);

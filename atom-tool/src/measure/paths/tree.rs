@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::slow::MORE;
+use super::nodes::MORE;
 use super::state::{PathNode, PathState};
 use crate::data::thread_data::AllThreads;
 
