@@ -89,13 +89,12 @@ pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;
 pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};
 pub use atom_tool_macros::analysis;
-pub use calls::edges::Way;
 pub use calls::params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use calls::proto::{NamedArg, Placed};
 pub use calls::typed::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
-    Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RegSum,
-    RepCount, ReturnValue, Routine, StoredValue, StoredValueOf,
+    Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, ImageAddress, LoadedValue,
+    LoadedValueOf, RegSum, RepCount, ReturnValue, Routine, StoredValue, StoredValueOf,
 };
 pub use data::counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
@@ -118,10 +117,11 @@ pub use measure::landings::Landing;
 pub use measure::stack::stack_around;
 pub use measure::{allocations, clocks, intervals, notes, paths, simulate};
 pub use navigation::address::{Address, ObjectEvent, on_object_event};
+pub use navigation::edges::Way;
 pub use navigation::float::FloatOps;
 pub use navigation::flow::{Edge, Frame, Loop, Loops};
 pub use navigation::handle::{Block, Handles, Inst, Proc, Status};
-pub use navigation::image::{DataSymbol, ImageAddress, Variable, VariablePlace};
+pub use navigation::image::{DataSymbol, Variable, VariablePlace};
 pub use navigation::labels::Label;
 pub use navigation::object::{Object, Section};
 pub use navigation::operands::{MemoryAccess, Operand, SourceFrame};

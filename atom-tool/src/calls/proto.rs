@@ -8,8 +8,7 @@ use std::ffi::c_char;
 use atom_abi::host::{self, ArgKind, Reg};
 
 use crate::calls::params::{ParamList, code};
-use crate::calls::typed::{Computed, HighHalf, array, computed, constant, string};
-use crate::navigation::image::ImageAddress;
+use crate::calls::typed::{Computed, HighHalf, ImageAddress, array, computed, constant, string};
 use crate::{Error, Result};
 
 /// An argument of a call by name.

@@ -163,6 +163,12 @@ pub struct RegSum {
     pub displacement: i32,
 }
 
+/// Stands for the run-time address of the byte at this address of the program's file. A
+/// position-independent program is loaded at another address in each run. `ImageAddress(0)` is the
+/// load bias: run-time address minus address in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ImageAddress(pub u64);
+
 /// Types that stand for a value or a register that only the running program knows.
 pub trait Computed {
     /// The argument's kind and number, as they cross the border.
@@ -326,6 +332,12 @@ impl Arg<RegV> for HighHalf {
 impl Arg<u64> for HighHalf {
     fn to_host(&self) -> host::Arg {
         Arg::<RegV>::to_host(self)
+    }
+}
+
+impl Arg<u64> for ImageAddress {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::ImageAddress, self.0)
     }
 }
 

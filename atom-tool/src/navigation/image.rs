@@ -1,10 +1,8 @@
-//! Locations of data: symbols, variables of the source, run-time addresses of the file's bytes.
+//! Locations of data: symbols, variables of the source.
 
 use atom_abi::StrRef;
-use atom_abi::host::{self, ArgKind};
 use atom_abi::query::{SymbolRecord, VariablePlace as PlaceNumber, VariableRecord};
 
-use crate::calls::typed::{Arg, computed};
 use crate::navigation::handle::Inst;
 use crate::navigation::program::Program;
 use crate::navigation::program::each;
@@ -52,18 +50,6 @@ pub struct Variable<'a> {
     pub unit: Option<&'a str>,
     /// The line of its declaration.
     pub line: Option<u32>,
-}
-
-/// Stands for the run-time address of the byte at this address of the program's file. A
-/// position-independent program is loaded at another address in each run. `ImageAddress(0)` is the
-/// load bias: run-time address minus address in the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ImageAddress(pub u64);
-
-impl Arg<u64> for ImageAddress {
-    fn to_host(&self) -> host::Arg {
-        computed(ArgKind::ImageAddress, self.0)
-    }
 }
 
 impl<'a> Program<'a> {

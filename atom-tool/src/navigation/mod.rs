@@ -1,6 +1,7 @@
 //! What an instrument routine walks over: the program, its objects, procedures, blocks and instructions, and what is known of each.
 
 pub(crate) mod address;
+pub(crate) mod edges;
 pub(crate) mod find;
 pub(crate) mod float;
 pub(crate) mod flow;

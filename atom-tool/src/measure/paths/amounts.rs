@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::calls::edges::Way;
+use crate::navigation::edges::Way;
 use crate::navigation::handle::{Block, Proc};
 use crate::{EdgeKind, InstType};
 

@@ -14,11 +14,10 @@ use super::{Comparison, begin, end};
 use crate::InstType;
 use crate::Place::{After, Before};
 use crate::Reg;
-use crate::calls::typed::{Direction, EffAddrOf, RegSum, RepCount, Routine};
+use crate::calls::typed::{Direction, EffAddrOf, ImageAddress, RegSum, RepCount, Routine};
 use crate::data::thread_data::{PerThread, ThreadData, ThreadState};
 use crate::measure::notes::{self, Consume, NoteBuffer, Taken};
 use crate::navigation::handle::{Block, Inst, Proc};
-use crate::navigation::image::ImageAddress;
 use crate::navigation::program::Program;
 use crate::navigation::references::{References, Times};
 
