@@ -2,8 +2,10 @@
 //! heap, variables on the stack and intervals of addresses, in all of the code or parts of it.
 //!
 //! Ranges are exact to the byte, and there can be any number. `docs/tools/ranges.md` describes
-//! options and output. `model` processes a reference; `live` makes ranges appear and disappear.
+//! options and output. `live` makes ranges appear and disappear, and marks them in each
+//! thread's `cache`; `model` processes a reference.
 
+mod cache;
 mod frames;
 mod heap;
 mod html;
@@ -24,12 +26,13 @@ use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
 use atom_tool::{ImageAddress, ProgramInfo, forks, on_object_event};
 
+use cache::State;
 use frames::StackVariable;
 use heap::{Calls, Wish, WishSite};
 use live::Range;
-use model::State;
+use model::AllRows;
 use picture::Picture;
-use points::{AllRows, Simulated};
+use points::Simulated;
 use spec::{Code, Data, DataPlace};
 
 plain_data! {
@@ -131,7 +134,7 @@ fn begin(
     loaded: u64,
     ranges: Array<DataRange>,
 ) {
-    model::SHAPE.store(setup.shape, Relaxed);
+    cache::SHAPE.store(setup.shape, Relaxed);
     model::CHANGING.store(setup.changing, Relaxed);
     let program_bias = loaded.wrapping_sub(setup.text_start);
     // Libraries are mapped later.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 use atom_tool::intervals::{Change, Chunk, Entry, Map};
 use atom_tool::{Address, AllThreads, ObjectEvent, Shared, SpinLock};
 
-use crate::model::{self, State};
+use crate::cache::{self, State};
 use crate::picture::Picture;
 
 /// Largest number of windows. Number 0 is no window.
@@ -232,7 +232,7 @@ impl Live {
         // Lines in the caches of all threads are marked before the change ends. So a thread that has looked at a
         // line before the marking sees that the sequence number has changed.
         if let Some(Threads(all)) = THREADS.get() {
-            all.iter().for_each(|state| model::mark(state, start, end));
+            all.iter().for_each(|state| cache::mark(state, start, end));
         }
         drop(change);
         self.spare = spare;

@@ -8,40 +8,27 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::sync::atomic::{AtomicBool, fence};
 
 use atom_tool::intervals::Entry;
 use atom_tool::prelude::*;
-use atom_tool::simulate::cache::{Lines, MAX_LINES, Shape, bring_to_front};
-use atom_tool::simulate::{self, Comparison};
-use atom_tool::{ThreadRow, ThreadRowAt, repeated};
+use atom_tool::simulate;
+use atom_tool::simulate::cache::{MAX_LINES, Shape, bring_to_front};
+use atom_tool::{AllThreadRows, ThreadRow, ThreadRowAt, repeated};
 
+use crate::cache::{PLAIN, State};
 use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
-use crate::points::AllRows;
 use crate::tally::{self, Tally};
-
-thread_state! {
-    /// A thread's cache. The top bit of a tag is cleared if a byte of a range is in the
-    /// line, and set otherwise.
-    pub struct State {
-        pub lines: Lines,
-        pub comparison: Comparison,
-    }
-}
-
-/// The bit of a tag that is set if no byte of a range is in the line.
-const PLAIN: u64 = 1 << 63;
 
 /// Ranges appear and disappear, and other threads may make references meanwhile.
 pub static CHANGING: AtomicBool = AtomicBool::new(false);
-/// The cache's shape, for routines that do not get it as an argument.
-pub static SHAPE: AtomicU64 = AtomicU64::new(0);
-
 /// The shape for which there are routines of their own.
 pub const DEFAULT: Shape = Shape::DEFAULT;
 
 /// The cells of a memory operand in one thread.
 pub type Row = ThreadRow<CELLS>;
+/// The cells of all operands in all threads, an argument of the report.
+pub type AllRows = AllThreadRows<CELLS>;
 /// Number of cells in a [`Row`].
 pub const CELLS: usize = 4;
 /// Cell with the window of the last references (upper 16 bits), and the number of references to it since the
@@ -297,27 +284,6 @@ fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
         }
     }
     place.is_none()
-}
-
-/// Marks the lines of a cache in `start..end`, where a range appears.
-pub fn mark(state: &State, start: u64, end: u64) {
-    let shape = Shape(SHAPE.load(Relaxed));
-    let lines = state.lines.get(..shape.lines()).unwrap_or_default();
-    let change = |cell: &ThreadCell<u64>| {
-        let tag = cell.get();
-        let line = tag.wrapping_neg();
-        if tag & PLAIN != 0 && line < end && line + shape.line() > start {
-            cell.replace(tag, tag ^ PLAIN);
-        }
-    };
-    let first = shape.start(start);
-    if (end - first).div_ceil(shape.line()) >= shape.sets() {
-        lines.iter().for_each(change);
-        return;
-    }
-    for line in (first..end).step_by(shape.line() as usize) {
-        shape.set_of(&state.lines, line).iter().for_each(change);
-    }
 }
 
 /// Counts misses of these bytes for the ranges in them.

@@ -6,16 +6,15 @@ use std::collections::{HashMap, HashSet};
 use atom_tool::allocations::{self, GoPoint, Point, Role};
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
-use atom_tool::{
-    AllThreadRows, Allocator, MemoryAccess, References, ThreadData, ThreadRowAt, ThreadRows, Times,
-};
+use atom_tool::{Allocator, MemoryAccess, References, ThreadData, ThreadRowAt, ThreadRows, Times};
 
+use crate::cache::State;
 use crate::frames::{StackVariable, back, entered, left};
 use crate::heap::{
     Calls, Wish, WishSite, enter, enter_by_jump, enter_by_pointer, enter_by_pointer_jump, enter_go,
     enter_proc, enter_runtime, landed, leave, leave_go, leave_proc, leave_runtime,
 };
-use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
+use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand};
 use crate::spec::{self, Code, Data, DataPlace};
 
 plain_data! {
@@ -511,6 +510,3 @@ pub fn frames(
 
 /// Procedures that return again after `longjmp` or `siglongjmp`.
 const RETURN_AGAIN: [&str; 5] = ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp"];
-
-/// The cells of all operands in all threads, an argument of the report.
-pub type AllRows = AllThreadRows<CELLS>;

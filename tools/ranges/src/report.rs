@@ -9,8 +9,8 @@ use atom_tool::report::{By, Column, Readers};
 
 use crate::html::Page;
 use crate::live::{self, Range};
-use crate::model::{self, OperandTag};
-use crate::points::{AllRows, CodeSite, Operand};
+use crate::model::{self, AllRows, OperandTag};
+use crate::points::{CodeSite, Operand};
 use crate::sums::{Sum, Sums, grouped};
 use crate::{TOLD, Told, tally};
 
