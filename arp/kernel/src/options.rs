@@ -5,9 +5,9 @@ use atom_tool::report::ReportFiles;
 use atom_tool::{Args, Result};
 
 use crate::find::{MeasuredKind, Pattern};
-use crate::run::calibrate::Calibrate;
 use crate::run::clock::Tsc;
 use crate::run::meters::Measure;
+use crate::run::settings::Calibrate;
 
 /// How much of the context of a section is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

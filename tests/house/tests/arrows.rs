@@ -28,7 +28,6 @@ const WITH_CIRCLES: &[Known] = &[
     ("atom-core/src", "cfg", 18, false),
     ("atom-core/src", "tool", 9, false),
     ("atom-cli/src", "the root", 13, false),
-    ("arp/kernel/src", "run", 5, false),
 ];
 
 #[test]

@@ -9,25 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use arp::{Area, DataType, Meter, Mode, SectionKind, Session, Sid, Tid};
-use atom_tool::{between_routines, plain_data};
+use arp::{Area, Meter, Mode, SectionKind, Session, Sid, Tid};
+use atom_tool::between_routines;
 
-use super::meters::{AnyMeter, Cost, Measure};
+use super::meters::{AnyMeter, Cost, HERE, Measure};
 use super::scratch;
-use super::session::{HERE, Settings};
-
-plain_data! {
-    /// Whether the user's callbacks are tried at the start.
-    #[derive(PartialEq, Eq, Debug)]
-    pub enum Calibrate {
-        /// Yes; their cost is subtracted if they change nothing but their data.
-        Auto,
-        /// Yes; their cost is subtracted.
-        On,
-        /// No.
-        Off,
-    }
-}
+use super::settings::{Calibrate, Settings};
 
 /// Number of trials.
 const TRIALS: usize = 400;
@@ -292,23 +279,4 @@ fn is_stateful(settings: &Settings) -> bool {
     // The first calls may set something up.
     pairs(2);
     scratch::changes(|| pairs(4))
-}
-
-/// Subtracts a cost from a value, down to 0. Negative values are no cost and stay unchanged.
-pub fn less(area: &mut Area, data_type: DataType, cost: f64) {
-    if cost == 0.0 {
-        return;
-    }
-    use arp::Value::{Double, Float, LongDouble, Signed, Unsigned};
-    let whole = cost.round();
-    let value = match area.get(data_type) {
-        Signed(n) if n > 0 => Signed(n.saturating_sub(whole as i64).max(0)),
-        Unsigned(n) => Unsigned(n.saturating_sub(whole as u64)),
-        Float(x) if x > 0.0 => Float((f64::from(x) - cost).max(0.0) as f32),
-        Double(x) if x > 0.0 => Double((x - cost).max(0.0)),
-        LongDouble(x) if x.to_f64() > 0.0 => Double((x.to_f64() - cost).max(0.0)),
-        // The value is no cost.
-        _ => return,
-    };
-    area.set(data_type, value);
 }

@@ -5,14 +5,11 @@
 //! at the start by measuring empty sections, and are subtracted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
-use arp::{Area, DataType, Meter, Sid, Value};
+use arp::{Area, DataType, Meter, Sid};
 use atom_tool::plain_data;
-
-use super::calibrate::less;
-use super::session::{Process, here, lock};
 
 plain_data! {
     /// The quantities that can be measured.
@@ -147,6 +144,17 @@ impl ThreadNumbers {
     }
 }
 
+std::thread_local! {
+    /// The addresses of the numbers of the thread whose recorder is being made.
+    pub static HERE: std::cell::Cell<ThreadNumbers> = const { std::cell::Cell::new(ThreadNumbers {
+        instructions: &raw const NONE,
+        events: &raw const NO_EVENTS,
+    }) };
+}
+
+static NONE: AtomicU64 = AtomicU64::new(0);
+static NO_EVENTS: Events = Events::new();
+
 /// A measure of this crate, for one thread.
 pub struct Reading {
     /// The measure that it reads.
@@ -173,6 +181,25 @@ impl Meter for Reading {
 
 /// A meter of any type.
 pub struct AnyMeter(pub Box<dyn Meter>);
+
+/// Subtracts a cost from a value, down to 0. Negative values are no cost and stay unchanged.
+fn less(area: &mut Area, data_type: DataType, cost: f64) {
+    if cost == 0.0 {
+        return;
+    }
+    use arp::Value::{Double, Float, LongDouble, Signed, Unsigned};
+    let whole = cost.round();
+    let value = match area.get(data_type) {
+        Signed(n) if n > 0 => Signed(n.saturating_sub(whole as i64).max(0)),
+        Unsigned(n) => Unsigned(n.saturating_sub(whole as u64)),
+        Float(x) if x > 0.0 => Float((f64::from(x) - cost).max(0.0) as f32),
+        Double(x) if x > 0.0 => Double((x - cost).max(0.0)),
+        LongDouble(x) if x.to_f64() > 0.0 => Double((x.to_f64() - cost).max(0.0)),
+        // The value is no cost.
+        _ => return,
+    };
+    area.set(data_type, value);
+}
 
 /// Callbacks in C: `void (*)(arp_sid, void *data, void *context)`.
 pub struct Callbacks {
@@ -220,35 +247,3 @@ impl Meter for Callbacks {
 
 /// Number and sum of values, by section.
 pub type Sums = BTreeMap<Sid, (u64, f64)>;
-
-/// Adds up the values that are played back from the data file.
-pub struct Played {
-    /// Type of the values.
-    pub data_type: DataType,
-    /// Number and sum, by section.
-    pub sums: Arc<Mutex<Sums>>,
-    /// The process in whose list these sums are.
-    pub process: *const Process,
-}
-
-// SAFETY: the address is only compared.
-unsafe impl Send for Played {}
-
-impl Meter for Played {
-    fn enter(&mut self, sid: Sid, data: &mut Area) {
-        let value: Value = data.get(self.data_type);
-        if let Some(here) = here()
-            && !std::ptr::eq(here, self.process)
-        {
-            self.process = here;
-            self.sums = Arc::default();
-            lock(&here.played).push(Arc::clone(&self.sums));
-        }
-        let mut sums = lock(&self.sums);
-        let sum = sums.entry(sid).or_default();
-        sum.0 += 1;
-        sum.1 += value.as_f64();
-    }
-
-    fn leave(&mut self, _: Sid, _: &mut Area) {}
-}

@@ -4,12 +4,14 @@
 //! that interrupts one of these routines and enters sections of its own finds the thread busy. Then
 //! both the begins and the ends of its sections are left out.
 
-pub mod calibrate;
+// Each uses those before it: `meters`, `open`, `settings` and `scratch`, `calibrate` and `clock`, `session`, `sums`.
+mod calibrate;
 pub mod clock;
 pub mod meters;
 mod open;
 mod scratch;
 mod session;
+pub mod settings;
 mod sums;
 
 use std::io::{self, Write};
@@ -21,10 +23,10 @@ use arp::{DataType, Format, Mode, Section, SectionKind, Sid, Step};
 use atom_tool::prelude::*;
 use atom_tool::{ThreadCell, thread_state};
 
-use calibrate::Calibrate;
 use meters::{Events, Measure};
-use open::{Facts, Open, Row};
-use session::{Settings, Spawned, Table, ThreadEntry, Whole, lock, whole};
+use open::{Facts, Open, Row, Table};
+use session::{Spawned, ThreadEntry, Whole, lock, whole};
+use settings::{Calibrate, Settings};
 
 thread_state! {
     /// The state of a thread.

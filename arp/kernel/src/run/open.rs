@@ -7,10 +7,9 @@
 
 use std::sync::atomic::AtomicU64;
 
-use arp::{SectionKind, Session, Sid, Step, ThreadRecorder};
+use arp::{Section, SectionKind, Session, Sid, Step, ThreadRecorder};
 
 use super::meters::{Events, ThreadNumbers};
-use super::session::Table;
 use super::{MARKER, TAIL};
 
 /// Stack pointers that are further apart (in bytes) belong to different stacks.
@@ -311,4 +310,10 @@ pub struct Row {
     pub sid: Sid,
     pub kind: SectionKind,
     pub flags: u8,
+}
+
+/// All sections.
+pub struct Table {
+    pub rows: Vec<Row>,
+    pub sections: Vec<Section>,
 }

@@ -4,63 +4,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arp::{DataType, Format, Mark, Mode, Problem, Section, Session, Step, ThreadRecorder, Tid};
+use arp::{
+    Area, DataType, Mark, Meter, Mode, Problem, Session, Sid, Step, ThreadRecorder, Tid, Value,
+};
 use atom_tool::output;
 
-use super::calibrate::Calibrate;
-use super::meters::{
-    AnyMeter, Callbacks, Cost, Events, Measure, Played, Reading, Sums, ThreadNumbers,
-};
-use super::open::{Open, Row};
+use super::meters::{Cost, HERE, Measure, Reading, Sums, ThreadNumbers};
+use super::open::{Open, Table};
+use super::settings::Settings;
 use super::{calibrate, clock};
-
-/// The settings that the instrument routine made.
-pub struct Settings {
-    pub mode: Mode,
-    pub format: Format,
-    pub file: &'static str,
-    pub program: &'static str,
-    pub measures: Vec<Measure>,
-    pub data_type: DataType,
-    pub callbacks: [usize; 3],
-    /// Callbacks for threads: at a thread's first section, and after its end.
-    pub thread_callbacks: [usize; 2],
-    pub calibrate: Calibrate,
-}
-
-impl Settings {
-    /// The type of a measure's values.
-    pub fn data_type_of(&self, measure: Measure) -> DataType {
-        match measure {
-            Measure::Callbacks => self.data_type,
-            _ => DataType::ULong,
-        }
-    }
-
-    /// A measure of one thread.
-    pub fn meter(&self, measure: Measure, cost: Cost, place: ThreadNumbers) -> AnyMeter {
-        match measure {
-            Measure::Callbacks => AnyMeter(Box::new(self.callbacks(cost, place))),
-            _ => AnyMeter(Box::new(Reading {
-                measure,
-                cost,
-                place,
-            })),
-        }
-    }
-
-    fn callbacks(&self, cost: Cost, place: ThreadNumbers) -> Callbacks {
-        let [enter, leave, context] = self.callbacks;
-        Callbacks {
-            enter,
-            leave,
-            context: Arc::new(AtomicUsize::new(context)),
-            data_type: self.data_type,
-            cost,
-            place,
-        }
-    }
-}
 
 /// `void (*)(arp_tid, void **contextp)`.
 type ThreadCallback = unsafe extern "C" fn(u16, *mut usize);
@@ -118,12 +70,6 @@ impl ThreadContext {
         };
         r != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
     }
-}
-
-/// All sections.
-pub struct Table {
-    pub rows: Vec<Row>,
-    pub sections: Vec<Section>,
 }
 
 /// State that is decided once, at the start.
@@ -448,16 +394,37 @@ impl Process {
     }
 }
 
-std::thread_local! {
-    /// The addresses of the numbers of the thread whose recorder is being made.
-    pub static HERE: std::cell::Cell<ThreadNumbers> = const { std::cell::Cell::new(ThreadNumbers {
-        instructions: &raw const NONE,
-        events: &raw const NO_EVENTS,
-    }) };
+/// Adds up the values that are played back from the data file.
+struct Played {
+    /// Type of the values.
+    data_type: DataType,
+    /// Number and sum, by section.
+    sums: Arc<Mutex<Sums>>,
+    /// The process in whose list these sums are.
+    process: *const Process,
 }
 
-static NONE: AtomicU64 = AtomicU64::new(0);
-static NO_EVENTS: Events = Events::new();
+// SAFETY: the address is only compared.
+unsafe impl Send for Played {}
+
+impl Meter for Played {
+    fn enter(&mut self, sid: Sid, data: &mut Area) {
+        let value: Value = data.get(self.data_type);
+        if let Some(here) = here()
+            && !std::ptr::eq(here, self.process)
+        {
+            self.process = here;
+            self.sums = Arc::default();
+            lock(&here.played).push(Arc::clone(&self.sums));
+        }
+        let mut sums = lock(&self.sums);
+        let sum = sums.entry(sid).or_default();
+        sum.0 += 1;
+        sum.1 += value.as_f64();
+    }
+
+    fn leave(&mut self, _: Sid, _: &mut Area) {}
+}
 
 /// A word in a page that the kernel clears in a forked child; null if it cannot.
 fn fork_mark() -> *mut AtomicU64 {
