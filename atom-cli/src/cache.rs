@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use atom_core::Result;
 use clap::Args;
 
+use crate::kept::store::{Listed, Store};
 use crate::message::number;
-use crate::run::store::{Listed, Store};
 
 /// Arguments of `atom cache`.
 #[derive(Args)]

@@ -5,7 +5,7 @@ pub use output::temporary::remove_all;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exhausted;
-use crate::run::is_ignored_at_start;
+use crate::surroundings::is_ignored_at_start;
 
 /// Installs handlers: SIGINT, SIGTERM and SIGHUP remove the temporary files, then end the process. Those that
 /// the process ignores by inheritance stay ignored.

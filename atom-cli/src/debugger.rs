@@ -12,7 +12,7 @@ use std::process::Command;
 use atom_core::{Error, Result};
 use object::{Object, ObjectSymbol};
 
-use crate::args::Run;
+use crate::choices::Run;
 use crate::request::Request;
 
 const DOING: &str = "debugging the instrument routine of";

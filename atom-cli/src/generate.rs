@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use atom_core::{Error, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 /// Arguments of `atom completions`.
@@ -20,22 +20,17 @@ pub struct Man {
     pub folder: PathBuf,
 }
 
-/// Prints completions.
-pub fn completions(args: &Completions) -> Result<()> {
+/// Prints completions of a command.
+pub fn completions(args: &Completions, mut command: Command) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(
-        args.shell,
-        &mut crate::args::Args::command(),
-        "atom",
-        &mut text,
-    );
+    clap_complete::generate(args.shell, &mut command, "atom", &mut text);
     output::print(&String::from_utf8_lossy(&text))
 }
 
-/// Writes manual pages: atom.1, and one for each subcommand.
-pub fn man(args: &Man) -> Result<()> {
+/// Writes manual pages of a command: atom.1, and one for each subcommand.
+pub fn man(args: &Man, command: Command) -> Result<()> {
     let folder = &args.folder;
     let fail = |e: std::io::Error| Error::new("writing the manual pages", e).file(folder);
     std::fs::create_dir_all(folder).map_err(fail)?;
-    clap_mangen::generate_to(crate::args::Args::command(), folder).map_err(fail)
+    clap_mangen::generate_to(command, folder).map_err(fail)
 }

@@ -2,13 +2,20 @@
 //!
 //! This crate does everything that the libraries must not do: it prints, exits and
 //! writes files. Instrumenting itself is in `driver`, step by step.
+//!
+//! Each of these uses only those before it: what is kept between runs (`kept`), tools that are given as sources
+//! (`source`), the options (`choices`), the checked command line (`request`), `steps`, `driver`, `run`, and `args` with
+//! all commands.
 
 mod args;
 mod cache;
+mod choices;
 mod cleanup;
 mod clocks;
+mod closure;
 mod debugger;
 mod debuginfod;
+mod describe;
 mod driver;
 mod events;
 mod exhausted;
@@ -16,14 +23,17 @@ mod find;
 mod generate;
 mod help;
 mod job;
+mod kept;
 mod message;
 mod misread;
+mod proc_stat;
 mod report;
 mod request;
 mod run;
 mod source;
 mod spelling;
 mod steps;
+mod surroundings;
 mod tool_file;
 mod with;
 
@@ -32,6 +42,7 @@ use std::process::ExitCode;
 use ::output;
 use atom_core::error::ErrorKind;
 use atom_core::image::Image;
+use clap::CommandFactory;
 use output::progress;
 use viewer::{analyze, annotate, arp, show, trace};
 
@@ -66,11 +77,16 @@ fn main() -> ExitCode {
     }
     let done = |()| ExitCode::SUCCESS;
     let result = match &args.command {
+        Some(args::Command::Run(run)) if run.tool == "help" => {
+            output::print(&args::help_of("run")).map(done)
+        }
         Some(args::Command::Run(run)) => run::run(run),
         Some(args::Command::Tools(tools)) => help::list(tools).map(done),
         Some(args::Command::New(new)) => source::new::run(new).map(done),
-        Some(args::Command::Completions(shell)) => generate::completions(shell).map(done),
-        Some(args::Command::Man(man)) => generate::man(man).map(done),
+        Some(args::Command::Completions(shell)) => {
+            generate::completions(shell, args::Args::command()).map(done)
+        }
+        Some(args::Command::Man(man)) => generate::man(man, args::Args::command()).map(done),
         Some(args::Command::Ctl(ctl)) => run::ctl::run(ctl).map(done),
         Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
         Some(args::Command::Show(show)) => show_program(show).map(done),
@@ -116,7 +132,7 @@ fn show_program(args: &show::Show) -> atom_core::Result<()> {
 }
 
 /// Shows the options of the tool of `atom APP`.
-fn show_help(run: &args::Run) -> atom_core::Result<()> {
+fn show_help(run: &choices::Run) -> atom_core::Result<()> {
     let file = request::tool_file(run)?.ok_or_else(|| {
         atom_core::Error::new(
             "reading the command line",

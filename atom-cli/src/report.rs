@@ -8,8 +8,7 @@ use atom_core::pipeline::{Input, Rewritten};
 use atom_core::plan::Plan;
 use atom_core::tool::demangle;
 use serde::Serialize;
-pub use viewer::status::Totals;
-use viewer::status::{hex, status};
+use viewer::status::{Totals, hex, status};
 
 use crate::request::Request;
 use crate::steps::{self, Done, Steps};

@@ -11,7 +11,7 @@ use atom_core::tool::borders::Windows;
 use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
-use crate::args::Run;
+use crate::choices::Run;
 use crate::job::{Job, Word};
 use crate::{find, source};
 

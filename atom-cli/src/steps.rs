@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use atom_core::pipeline::{self, Found, Stage};
 use atom_core::{Error, Result};
 
-use crate::driver::describe;
+use crate::describe;
 use crate::job::Answer;
 use crate::progress::Progress;
 use crate::request::Request;

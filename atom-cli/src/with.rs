@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use atom_core::error::Reason;
 use atom_core::{Error, Result};
 
-use crate::args::Choices;
+use crate::choices::Choices;
 
 /// Adds the libraries of `--with-folder` to the libraries of `--with`.
 pub fn add_folders(choices: &mut Choices) -> Result<()> {

@@ -11,8 +11,8 @@ use atom_core::cfg::{Cfg, Object};
 use atom_core::live::{Live, Settled};
 use atom_core::pipeline::Input;
 
+use crate::kept::identity::Identity;
 use crate::output::PendingFile;
-use crate::run::identity::Identity;
 
 /// Name of the folder.
 const FOLDER: &str = "graphs";

@@ -22,9 +22,9 @@ use super::graphs::Graphs;
 use super::objects;
 use super::settings::{LATE, Settings};
 use super::state::{DOING, STATE, State, stamps, text};
+use crate::closure;
+use crate::kept::identity::{Identity, stamp};
 use crate::request::Request;
-use crate::run::closure;
-use crate::run::identity::{Identity, stamp};
 use crate::steps::Steps;
 
 /// The word by which this command is known.
@@ -266,8 +266,8 @@ fn make(
 ) -> Result<()> {
     let fail = |e: Reason| Error::new(DOING, e).file(library);
     let image = image(library).map_err(fail)?;
-    let args = before.command_line()?;
-    let request = Request::new(&args.run)?;
+    let run = before.command_line()?;
+    let request = Request::new(&run)?;
     let mut steps = Steps::new(&request);
 
     let program = Image::read(request.app)?;

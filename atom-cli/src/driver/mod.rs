@@ -1,19 +1,20 @@
 //! Instrumenting: from the command line to the files that are written. `atom_core::pipeline` does what is between.
 
 mod deliver;
-pub mod describe;
 mod graphs;
 pub mod late;
 mod objects;
 mod origin;
 mod settings;
 mod state;
+mod summary;
 
 use atom_core::image::Image;
 use atom_core::pipeline::{self, Input};
 use atom_core::{Error, Result, memory};
 
-use crate::args::Run;
+use crate::choices::Run;
+use crate::describe;
 use crate::find;
 use crate::message::note;
 use crate::request::Request;
@@ -78,9 +79,9 @@ fn instrument(
     pipeline::instrument(inputs, tool, &options, steps, |made, steps| {
         deliver::deliver(request, made, steps)?;
         if !request.quiet {
-            eprintln!("{}", describe::summary(request, made, steps));
+            eprintln!("{}", summary::summary(request, made, steps));
             if tool.is_some()
-                && let Some(line) = describe::left_out(made, options.unseen_code)
+                && let Some(line) = summary::left_out(made, options.unseen_code)
             {
                 eprintln!("{line}");
             }

@@ -9,9 +9,9 @@ use atom_core::pipeline::Input;
 use atom_core::{Error, Result};
 
 use super::settings::{AREA, LATE, LINK};
+use crate::closure;
 use crate::message::note;
 use crate::request::Request;
-use crate::run::closure;
 
 const DOING: &str = "instrumenting the program with its libraries";
 

@@ -8,10 +8,10 @@ use atom_core::image::Image;
 use atom_core::pipeline::{Options, Process, State};
 use atom_core::plan::Told;
 
+use crate::closure;
 use crate::help;
 use crate::job::Word;
 use crate::request::Request;
-use crate::run::closure;
 
 /// The file of the area in a bundle's folder.
 pub(super) const AREA: &str = "area";

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::graphs::Graphs;
 use super::objects;
-use crate::args::Args;
+use crate::choices::Run;
+use crate::kept::identity::Identity;
+use crate::kept::store::Store;
 use crate::request::Request;
-use crate::run::identity::Identity;
-use crate::run::store::Store;
 use crate::with;
 
 /// Name of the file with the state.
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// The command line that instrumented the process, in the folder and with the variables of that time.
-    pub(super) fn command_line(&self) -> Result<Args> {
+    pub(super) fn command_line(&self) -> Result<Run> {
         std::env::set_current_dir(&self.folder).map_err(|e| Error::new(DOING, e))?;
         for (name, value) in &self.variables {
             // SAFETY: the process has one thread.
@@ -100,14 +100,14 @@ impl State {
         }
         memory::keep_large_apart();
         memory::start_threads();
-        let mut args =
-            Args::try_parse_from(&self.words).map_err(|e| Error::new(DOING, e.to_string()))?;
-        with::add_folders(&mut args.run.choices)?;
+        let mut run =
+            Run::try_parse_from(&self.words).map_err(|e| Error::new(DOING, e.to_string()))?;
+        with::add_folders(&mut run.choices)?;
         // The file under its temporary name is gone.
-        let placed_at = args.run.job.as_ref().and_then(|job| job.placed_at.as_ref());
+        let placed_at = run.job.as_ref().and_then(|job| job.placed_at.as_ref());
         let placed_at = placed_at.map(|path| path.path().to_path_buf());
-        args.run.output = placed_at.or(args.run.output);
-        Ok(args)
+        run.output = placed_at.or(run.output);
+        Ok(run)
     }
 
     /// The state after the last of the process's objects, `added`, have come to it.

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use atom_core::{Error, Result};
 
 use super::program::Program;
-use super::{surroundings, watch};
+use super::watch;
+use crate::surroundings;
 
 const DOING: &str = "running the program";
 

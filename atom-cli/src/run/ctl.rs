@@ -8,8 +8,9 @@ use atom_core::{Error, Result};
 use clap::{Args, ValueEnum};
 
 use super::control::Page;
-use super::record;
-use super::store::Store;
+use crate::kept::records;
+use crate::kept::store::Store;
+use crate::proc_stat;
 
 const DOING: &str = "controlling a run";
 
@@ -82,9 +83,9 @@ pub fn run(arguments: &Ctl) -> Result<()> {
 /// The page of the run that a process is, or that waits for it.
 fn find(pid: u32) -> Result<Page> {
     let store = Store::open()?;
-    let waiter = record::parent_of(pid);
+    let waiter = proc_stat::parent_of(pid);
     let found = std::iter::once(pid).chain(waiter).find_map(|pid| {
-        let record = record::of(store.folder(), pid);
+        let record = records::of(store.folder(), pid);
         Page::open(&record).ok()
     });
     found.ok_or_else(|| {

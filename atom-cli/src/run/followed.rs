@@ -15,15 +15,15 @@ use std::process::ExitCode;
 use atom_core::{Error, Result};
 use clap::Parser;
 
-use super::identity::Identity;
+use super::Arguments;
 use super::instrument::{Made, Voice, Wish};
 use super::program::Program;
 use super::record;
-use super::store::Store;
-use super::surroundings::Surroundings;
-use crate::args::{Args, Command};
 use crate::driver;
+use crate::kept::identity::Identity;
+use crate::kept::store::Store;
 use crate::source;
+use crate::surroundings::Surroundings;
 
 /// The word by which this command is known.
 const WORD: &str = "--followed";
@@ -68,6 +68,9 @@ pub fn follow_words(wish: &Wish<'_>, store: &Store) -> Result<Vec<OsString>> {
     Ok(words)
 }
 
+/// Number of the words before those of `atom run`.
+const BEFORE: usize = 4;
+
 /// What the runtime asks for.
 struct Call {
     /// The words of [`follow_words`].
@@ -89,8 +92,6 @@ impl Call {
         if words.get(1).is_none_or(|word| word != WORD) {
             return None;
         }
-        /// Words before those of `atom run`.
-        const BEFORE: usize = 4;
         let known = BEFORE + number(BEFORE - 1)?;
         let (waiter, count) = (number(known)?, number(known + 1)?);
         let start = known + 3;
@@ -185,15 +186,9 @@ impl Call {
     fn instrumented(&self) -> Result<(Program, Made)> {
         let program = Program::executed(&self.path, self.arguments.clone())?;
         let store = Store::at(&self.store)?;
-        let words = [&self.words[..1], &self.words[4..]].concat();
-        let parsed = Args::try_parse_from(words)
+        // The first of the words is the command's name.
+        let arguments = Arguments::try_parse_from(&self.words[BEFORE..])
             .map_err(|e| Error::new("reading the command line", e.to_string()))?;
-        let Some(Command::Run(arguments)) = parsed.command else {
-            return Err(Error::new(
-                "reading the command line",
-                "it is another command",
-            ));
-        };
         let mut wish = Wish::new(&arguments)?;
         wish.follow = self.words.clone();
         let folder = PathBuf::from(format!("/proc/{}/cwd", self.waiter));

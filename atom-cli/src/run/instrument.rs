@@ -9,14 +9,16 @@ use atom_core::error::Reason;
 use atom_core::image::separate;
 use atom_core::{Error, Result};
 
-use super::identity::{Identity, stamp};
+use super::Arguments;
 use super::program::Program;
 use super::remembered::{self, List};
 use super::shortcut::{Found, Shortcut, Stamps};
-use super::store::{Entry, Store};
-use super::{Arguments, closure, record};
+use crate::closure;
 use crate::driver::{ORIGINAL, late};
 use crate::job::{self, Answer, Job, Word};
+use crate::kept::identity::{Identity, stamp};
+use crate::kept::records;
+use crate::kept::store::{Entry, Store};
 use crate::{debuginfod, find, source};
 
 /// The file in an entry that names the objects which the program loads and the tool does not see.
@@ -150,7 +152,7 @@ impl<'a> Wish<'a> {
             placed_at: Some(placed_at.into()),
             named: Some((&program.file).into()),
             tool_source: source::source_of(&self.tool).map(Word::from),
-            record: Some(record::stem(store.folder()).into()),
+            record: Some(records::stem(store.folder()).into()),
             follow: self.follow.iter().map(Word::from).collect(),
             answers: voice != Voice::Loud,
             quiet: self.arguments.quiet,

@@ -1,18 +1,15 @@
 //! `atom run`: instruments a program, keeps the result, and runs it.
 //!
-//! The steps, each in a file of its own: which file is run (`program`), what it loads (`closure`,
-//! `remembered`), what the result depends on (`identity`, `shortcut`), where it is kept (`store`), how it is
-//! made (`instrument`), the run itself (`child`), and what is told of it (`record`, `processes`, `samples`, `generated`). With
-//! `--children` the programs that the process executes come back to this command (`followed`,
-//! `surroundings`).
+//! The steps, each in a file of its own: which file is run (`program`), what it loads (`remembered`), what the result
+//! depends on (`shortcut`), how it is made (`instrument`), the run itself (`child`), and what is told of it (`record`,
+//! `processes`, `samples`, `generated`). With `--children` the programs that the process executes come back to this
+//! command (`followed`).
 
 mod child;
-pub mod closure;
 mod control;
 pub mod ctl;
 pub mod followed;
 mod generated;
-pub mod identity;
 mod instrument;
 mod processes;
 mod program;
@@ -20,9 +17,6 @@ mod record;
 mod remembered;
 mod samples;
 mod shortcut;
-pub mod store;
-mod surroundings;
-pub use surroundings::is_ignored_at_start;
 mod watch;
 
 use std::ffi::OsString;
@@ -30,9 +24,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use atom_core::{Error, Result};
-use clap::{Args as ClapArgs, CommandFactory};
+use clap::Parser;
 
-use crate::args::Choices;
+use crate::choices::Choices;
+use crate::kept::identity::Identity;
+use crate::kept::store::Store;
 use crate::message::{self, note};
 use crate::{exhausted, help, source};
 use control::Controlling;
@@ -41,12 +37,11 @@ use processes::Processes;
 use program::Program;
 use record::Record;
 use remembered::List;
-use store::Store;
 use viewer::report;
 use watch::{Asking, Wishes};
 
 /// Arguments of `atom run`.
-#[derive(ClapArgs, Clone)]
+#[derive(Parser, Clone)]
 pub struct Arguments {
     /// Say nothing beside what the program says
     #[arg(short, long)]
@@ -147,7 +142,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     watch::finish(&record::watchers(&record::read(record.file())));
     let said = record::read(record.file());
     drop(record);
-    let command = identity::Identity::command()?;
+    let command = Identity::command()?;
     let shares = watching.map(|watching| watching.finish(store.folder(), &command));
     let not_counted = shares.and_then(|shares| shares.line(!arguments.own));
     let has_failed = record::tell_failures(&said);
@@ -209,15 +204,6 @@ fn instead(arguments: &Arguments) -> Result<Option<ExitCode>> {
     let tool = &arguments.tool;
     match tool.as_str() {
         "tools" | "list" => return help::list(&help::Tools { verbose: false }).map(done),
-        "help" => {
-            let mut command = crate::args::Args::command();
-            command.build();
-            let run = command
-                .find_subcommand_mut("run")
-                .map(|run| run.render_help());
-            let text = run.map_or(String::new(), |text| text.to_string());
-            return output::print(&text).map(done);
-        }
         _ if !help::is_wanted(&arguments.tool_options) => return Ok(None),
         _ => {}
     }

@@ -1,9 +1,8 @@
 //! What the runtime says of its reports, in a file that only `atom run` looks at.
 //!
-//! The file is in the store's folder `records` and is named by the process that waits: its number and its
-//! start time. The runtime finds it by the program's parent, or by the path with which an executed program
-//! was started, so the program's environment and descriptors are those of the original. Entries are a letter
-//! and text with a null after it:
+//! The file ([`records`] names it) is that of the process that waits. The runtime finds it by the program's parent, or by
+//! the path with which an executed program was started, so the program's environment and descriptors are those of the
+//! original. Entries are a letter and text with a null after it:
 //!
 //! | letter | text |
 //! | --- | --- |
@@ -28,15 +27,12 @@ use std::path::{Path, PathBuf};
 
 use atom_core::{Error, Result};
 
+use crate::kept::records;
+
 const DOING: &str = "preparing the run";
 
 /// Number of failures that are told; of more only the number is.
 const NAMED: usize = 4;
-
-/// The folder of the records in the store.
-const FOLDER: &str = "records";
-/// What the names of records begin with.
-const START: &str = "said-";
 
 /// The record of one run; its file is removed with this value.
 pub struct Record {
@@ -88,30 +84,18 @@ pub struct Process {
     pub parent: u32,
 }
 
-/// The part of a record's path that is the same in all runs.
-pub fn stem(store: &Path) -> PathBuf {
-    store.join(FOLDER).join(START)
-}
-
-/// The record for which a process waits.
-pub fn of(store: &Path, waiter: u32) -> PathBuf {
-    let mut file = stem(store).into_os_string();
-    file.push(format!("{waiter}-{}", start_time(waiter)));
-    file.into()
-}
-
 impl Record {
     /// Makes an empty record in the folder of the store.
     pub fn make(store: &Path) -> Result<Self> {
         let fail = |e: std::io::Error, file: &Path| Error::new(DOING, e).file(file);
-        let folder = store.join(FOLDER);
+        let folder = records::folder(store);
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(fail(e, &folder));
             }
             _ => {}
         }
-        let file = of(store, std::process::id());
+        let file = records::of(store, std::process::id());
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         match options.open(&file) {
@@ -150,34 +134,15 @@ pub fn watchers(entries: &[Entry]) -> Vec<i32> {
 
 /// Adds an entry to the record for which a process waits. Nothing happens if there is none.
 pub fn leave(store: &Path, waiter: u32, kind: char, text: &[u8]) {
-    let opened = OpenOptions::new().append(true).open(of(store, waiter));
+    let opened = OpenOptions::new()
+        .append(true)
+        .open(records::of(store, waiter));
     if let Ok(mut record) = opened {
         let mut buffer = [0; 4];
         let letter = kind.encode_utf8(&mut buffer).as_bytes();
         let entry = [letter, text, b"\0"].concat();
         // Without the entry the list at the end is not complete.
         record.write_all(&entry).unwrap_or_default();
-    }
-}
-
-/// Removes the records of runs that were killed.
-pub fn clean_up(store: &Path) {
-    let files = fs::read_dir(store.join(FOLDER))
-        .into_iter()
-        .flatten()
-        .flatten();
-    for found in files.map(|f| f.path()) {
-        let name = found
-            .file_name()
-            .and_then(OsStr::to_str)
-            .unwrap_or_default();
-        // The page of a run's windows has the record's name and more.
-        let name = name.strip_suffix(atom_abi::CONTROL_SUFFIX).unwrap_or(name);
-        let numbers = name.strip_prefix(START).and_then(|n| n.split_once('-'));
-        let waiter = numbers.and_then(|(waiter, _)| waiter.parse().ok());
-        if waiter.is_some_and(|waiter| of(store, waiter) != found.with_file_name(name)) {
-            fs::remove_file(found).unwrap_or_default();
-        }
     }
 }
 
@@ -244,25 +209,6 @@ pub fn tell_failures(entries: &[Entry]) -> bool {
     !failures.is_empty()
 }
 
-/// When a process started, in clock ticks since the system's start; 0 if it cannot be found out.
-fn start_time(process: u32) -> u64 {
-    /// Number of fields between the command's name and the time.
-    const BETWEEN: usize = 19;
-    of_stat(process, BETWEEN).unwrap_or(0)
-}
-
-/// The parent of a process.
-pub fn parent_of(process: u32) -> Option<u32> {
-    of_stat(process, 1).map(|number| number as u32)
-}
-
-/// A number in what the kernel says of a process; `skipped` fields are between the command's name and the number.
-fn of_stat(process: u32, skipped: usize) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    behind.split_whitespace().nth(skipped)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,16 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn records_of_runs_that_ended_are_removed() {
+    fn what_is_left_is_read() {
         let store = std::env::temp_dir().join(format!("atom-record-{}", std::process::id()));
-        fs::create_dir_all(store.join(FOLDER)).unwrap();
+        fs::create_dir_all(&store).unwrap();
         let record = Record::make(&store).unwrap();
-        let old = store.join(FOLDER).join(format!("{START}1-1"));
-        fs::write(&old, "").unwrap();
         leave(&store, std::process::id(), 'F', b"full");
-        clean_up(&store);
+        records::clean_up(&store);
         assert_eq!(read(record.file()), [Entry::Failed("full".into())]);
-        assert!(!old.exists());
         fs::remove_dir_all(&store).unwrap();
     }
 }

@@ -10,8 +10,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::identity::Identity;
-use super::store::Store;
+use crate::kept::identity::Identity;
+use crate::kept::store::Store;
 
 /// Number of libraries that are remembered for one program at most.
 const MOST: usize = 512;

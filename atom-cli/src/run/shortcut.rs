@@ -16,9 +16,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::identity::{self, Identity};
 use super::program::Program;
-use super::store::{Entry, Store};
+use crate::kept::identity::{self, Identity};
+use crate::kept::store::{Entry, Store};
 
 /// Folder of the shortcuts in the store.
 const FOLDER: &str = "shortcuts";

@@ -17,9 +17,9 @@ use object::{Object, ObjectSymbol, SymbolKind};
 
 use super::{DOING, reason_of, wide};
 use crate::find;
+use crate::kept::identity::Identity;
+use crate::kept::store::Store;
 use crate::progress::Progress;
-use crate::run::identity::Identity;
-use crate::run::store::Store;
 
 /// What the objects are linked with.
 const ARCHIVE: &str = "libatom_c.a";

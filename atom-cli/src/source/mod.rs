@@ -18,9 +18,9 @@ use std::sync::OnceLock;
 
 use atom_core::{Error, Result};
 
+use crate::kept::identity::Identity;
+use crate::kept::store::Store;
 use crate::progress::Progress;
-use crate::run::identity::Identity;
-use crate::run::store::Store;
 use manifest::Script;
 
 const DOING: &str = "compiling the tool";

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Sources;
 use super::manifest::{crate_name, quoted};
-use crate::run::identity::Identity;
+use crate::kept::identity::Identity;
 
 const DOING: &str = "making a crate for a tool";
 

@@ -27,7 +27,6 @@ type Known = (&'static str, &'static str, usize, bool);
 const WITH_CIRCLES: &[Known] = &[
     ("atom-core/src", "cfg", 18, false),
     ("atom-core/src", "tool", 9, false),
-    ("atom-cli/src", "the root", 13, false),
 ];
 
 #[test]

@@ -27,6 +27,8 @@ use std::time::SystemTime;
 
 use atom_core::{Error, Result};
 
+use super::records;
+
 const DOING: &str = "using the cache of instrumented programs";
 
 /// The entries.
@@ -220,7 +222,7 @@ impl Store {
     /// what runs that were killed left behind. Entries in use stay. Returns the bytes removed.
     pub fn trim(&self, limit: u64) -> Result<u64> {
         self.clean_up();
-        super::record::clean_up(&self.folder);
+        records::clean_up(&self.folder);
         let digests = self.digests();
         if fs::read_dir(&digests).is_ok_and(|all| all.count() > MAX_DIGESTS) {
             remove(&digests);
