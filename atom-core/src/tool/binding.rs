@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 
-use super::load::Application;
+use super::application::Application;
 use super::session::Session;
 use crate::cfg::ProcKind;
 use crate::ids::{InstId, ProcId};

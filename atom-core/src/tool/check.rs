@@ -28,8 +28,17 @@ pub(super) struct Request<'r> {
     pub(super) args: &'r [Arg],
 }
 
+/// Adds a call to the session's calls, if it is valid; else notes an error, and returns false.
+pub(super) fn add_call(session: &Session<'_>, request: &Request<'_>) -> bool {
+    if session.lacks_data() {
+        return false;
+    }
+    let added = checked(session, request);
+    added.map_err(|error| session.note(error)).is_ok()
+}
+
 /// Adds a call to the session's calls, if it is valid.
-pub(super) fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()> {
+fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()> {
     let Some(routine) = session.tool.code_in_file(request.routine) else {
         let reason = "a call was added of something that is not a routine of the tool";
         return Err(session

@@ -1,21 +1,20 @@
-//! The table of functions that the tool calls, over a [`Session`].
-//!
-//! ABI: each function gets back the context pointer that the table carries. For a
-//! number out of range a function returns "none" and notes an error of the tool,
-//! because a panic here would have to unwind through the tool.
+//! The table of functions that the tool calls, over a [`Session`]. The rules of [`super::context`] hold here.
 
 use atom_abi::host::{Arg, Context, Host, NONE, Place, ProgramInfo, Scope};
 use atom_abi::{INTERFACE_VERSION, StrRef};
 
 use super::check::{self, Request};
+use super::context::{
+    Numbered, bytes, items, of_address, of_scope, process, program, queries, text,
+};
 use super::objects;
 use super::places;
-use super::process::{Numbered, Process, of_address, of_scope, process, program, queries};
+use super::process::Process;
 use super::query;
 use super::session::Session;
-use crate::cfg::{Block, Proc, Status};
+use crate::cfg::Status;
 use crate::ids::{BlockId, InstId, ProcId};
-use crate::x86::{Inst, direct_target};
+use crate::x86::direct_target;
 
 /// The table for a process; valid as long as the process lives.
 pub(super) fn table(process: &Process<'_>) -> Host {
@@ -93,57 +92,6 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         object_range: objects::object_range,
         inst_isa: query::inst_isa,
         sign,
-    }
-}
-
-/// A string that the tool passed.
-pub(super) fn text<'c>(text: StrRef) -> &'c str {
-    // SAFETY: by the interface, the string is UTF-8 and lives during the call.
-    unsafe { text.as_str() }
-}
-
-/// Bytes for the tool, which need not be text.
-pub(super) fn bytes(bytes: &[u8]) -> StrRef {
-    StrRef {
-        ptr: bytes.as_ptr(),
-        len: bytes.len(),
-    }
-}
-
-/// Items that the tool passed; a null pointer leads to none.
-///
-/// # Safety
-/// `first` leads to `count` items that live during the call.
-unsafe fn items<'c, T>(first: *const T, count: usize) -> &'c [T] {
-    if first.is_null() || count == 0 {
-        &[]
-    } else {
-        // SAFETY: by the caller.
-        unsafe { std::slice::from_raw_parts(first, count) }
-    }
-}
-
-impl Session<'_> {
-    pub(super) fn known_proc(&self, id: u32) -> Option<&Proc> {
-        let found = self.cfg.procs.get(id as usize);
-        self.expect(found, "procedure", id)
-    }
-
-    pub(super) fn known_block(&self, id: u32) -> Option<&Block> {
-        let found = self.cfg.blocks.get(id as usize);
-        self.expect(found, "block", id)
-    }
-
-    pub(super) fn known_inst(&self, id: u32) -> Option<&Inst> {
-        let found = self.cfg.insts.get(id as usize);
-        self.expect(found, "instruction", id)
-    }
-
-    fn expect<T>(&self, found: Option<T>, kind: &str, id: u32) -> Option<T> {
-        if found.is_none() {
-            self.note(self.error(format!("it asked for {kind} {id}, which does not exist")));
-        }
-        found
     }
 }
 
@@ -338,14 +286,14 @@ extern "C" fn add_call(
     // SAFETY: by the interface, `args` leads to `arg_count` arguments.
     let args = unsafe { items(args, arg_count) };
     let (session, id) = of_scope(context, scope, id);
-    let added = session.add_call(&Request {
+    let request = Request {
         scope,
         id,
         place,
         routine,
         args,
-    });
-    i32::from(!added)
+    };
+    i32::from(!check::add_call(session, &request))
 }
 
 extern "C" fn named_routine(context: *mut Context, name: StrRef) -> *const () {

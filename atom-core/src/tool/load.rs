@@ -4,57 +4,23 @@
 //! initialisers: a file that is no tool of this interface version is refused before any of its code runs.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use atom_abi::{INTERFACE_VERSION, StrRef, TOOL_HEADER_SYMBOL, TOOL_MAGIC, ToolHeader};
+use atom_abi::{INTERFACE_VERSION, TOOL_HEADER_SYMBOL, TOOL_MAGIC, ToolHeader};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::elf::{EM_X86_64, ET_DYN, FileHeader64, PF_X, PT_LOAD, STT_FUNC};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolFlags};
 
-use super::calls::Calls;
-use super::crossings::Crossings;
 use super::facts::ToolFacts;
-use super::process::Process;
-use super::room::Room;
-use super::select::Selected;
-use super::session::Results;
-use super::{LineInfo, host};
-use crate::cfg::Cfg;
 use crate::error::Reason;
-use crate::image::Image;
 use crate::{Error, Result, memory};
 
 const DOING: &str = "loading the tool";
 const PREFIX: &str = "atom_analysis_";
-
-/// The program that an instrument routine looks at and adds calls to.
-#[derive(Clone, Copy)]
-pub struct Application<'a> {
-    /// Path by which it is loaded.
-    pub path: &'a Path,
-    /// Its file.
-    pub image: &'a Image,
-    /// Its control flow.
-    pub cfg: &'a Cfg,
-    /// Source lines of its code.
-    pub lines: &'a dyn LineInfo,
-    /// What the user has chosen to instrument; `None`: everything. The routine may ask what is
-    /// chosen; the caller drops calls on other things.
-    pub selected: Option<&'a Selected>,
-    /// Where control goes from one version of a procedure to the other; `None` if there is one version.
-    pub crossings: Option<Crossings<'a>>,
-    /// True if the object is loaded with the program, so that the imports of all objects may be bound to
-    /// it. False if it is loaded later, or if not all objects that are loaded with the program are known.
-    pub is_global: bool,
-    /// Number of objects that were there when this one was instrumented. It is less than there are now if libraries have been
-    /// added to the process since.
-    pub known: usize,
-}
 
 /// A loaded tool.
 pub struct Tool {
@@ -197,7 +163,7 @@ impl Tool {
         stem.strip_prefix("lib").unwrap_or(&stem).to_owned()
     }
 
-    fn header(&self) -> &ToolHeader {
+    pub(super) fn header(&self) -> &ToolHeader {
         // SAFETY: the static of a library that stays loaded; its magic, version
         // and size were checked.
         unsafe { &*self.header }
@@ -227,27 +193,6 @@ impl Tool {
             thread_block: in_file(header.thread_block as usize as u64),
             routines: self.routines.clone(),
         }
-    }
-
-    /// Runs the instrument routine on the objects of a process, the program first, with the tool's
-    /// arguments. `rooms` is the room of pieces of data that all threads share, and of pieces that each thread has.
-    /// `panicked` is called if
-    /// the routine panics, and must end the process: the tool has its own standard library,
-    /// through which no unwinding goes.
-    pub fn instrument(
-        &self,
-        objects: &[Application<'_>],
-        args: &[String],
-        rooms: [Room; 2],
-        panicked: &dyn Fn(&Error) -> Infallible,
-    ) -> Result<Calls> {
-        let results = Results::with(rooms);
-        let process = Process::new(self, objects, &results, panicked);
-        let table = host::table(&process);
-        let args: Vec<StrRef> = args.iter().map(|a| StrRef::new(a)).collect();
-        let code = (self.header().instrument)(&table, args.len(), args.as_ptr());
-        drop(process);
-        results.finish(self, code)
     }
 
     /// Address in the file of code at an address of this process.

@@ -1,10 +1,9 @@
-//! Queries of the interface about the objects of a process. The rules of [`super::host`] hold here too.
+//! Queries of the interface about the objects of a process. The rules of [`super::context`] hold here.
 
 use atom_abi::host::{Context, NONE};
 use atom_abi::query::{ObjectKind as KindNumber, ObjectRecord};
 
-use super::host::bytes;
-use super::process::{Numbered, process};
+use super::context::{Numbered, bytes, process};
 use super::session::Session;
 use crate::ids::InstId;
 use crate::image::ObjectKind;

@@ -1,5 +1,5 @@
 //! Queries of the interface about data: data symbols, variables of
-//! the source, imports that are called. The rules of [`super::host`] hold here too.
+//! the source, imports that are called. The rules of [`super::context`] hold here.
 
 use std::collections::HashSet;
 use std::ffi::c_void;
@@ -8,9 +8,8 @@ use atom_abi::StrRef;
 use atom_abi::host::{Context, Reg};
 use atom_abi::query::{SectionRecord, Sink, SymbolRecord, VariablePlace, VariableRecord};
 
-use super::host::text;
+use super::context::{Numbered, process, queries, text};
 use super::names::demangle;
-use super::process::{Numbered, process, queries};
 use super::session::Session;
 use crate::ids::InstId;
 use crate::image::Section;

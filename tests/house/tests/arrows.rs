@@ -26,7 +26,6 @@ type Known = (&'static str, &'static str, usize, bool);
 #[rustfmt::skip]
 const WITH_CIRCLES: &[Known] = &[
     ("atom-core/src", "cfg", 18, false),
-    ("atom-core/src", "tool", 9, false),
 ];
 
 #[test]

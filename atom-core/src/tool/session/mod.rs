@@ -3,6 +3,8 @@
 //! The routine calls back through plain functions with a context pointer, so
 //! the state is after cells. One thread uses all of it.
 
+mod cache;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -10,14 +12,16 @@ use std::path::Path;
 
 use crate::x86::{FormatMnemonicOptions, Formatter, Instruction, NasmFormatter};
 
+use cache::Cache;
+
+use super::LineInfo;
+use super::application::Application;
 use super::calls::Calls;
 use super::crossings::Crossings;
-use super::load::{Application, Tool};
+use super::load::Tool;
 use super::names::demangle;
-use super::query::Cache;
 use super::room::Room;
 use super::select::Selected;
-use super::{LineInfo, check};
 use crate::cfg::{Cfg, Numbers, ProcKind, Status};
 use crate::error::Reason;
 use crate::ids::{InstId, ProcId};
@@ -170,6 +174,11 @@ impl<'a> Session<'a> {
         self.errors.borrow_mut().lacks_data = true;
     }
 
+    /// True if a piece of data was not placed.
+    pub(super) fn lacks_data(&self) -> bool {
+        self.errors.borrow().lacks_data
+    }
+
     /// Keeps a string for the tool.
     pub(super) fn keep(&self, text: String) -> &str {
         let text = text.into_boxed_str();
@@ -277,19 +286,6 @@ impl<'a> Session<'a> {
             Status::Opaque(reason) => Some(reason),
             _ if proc.block_count == 0 => Some("it has no code that is understood"),
             _ => None,
-        }
-    }
-
-    pub(super) fn add_call(&self, request: &check::Request<'_>) -> bool {
-        if self.errors.borrow().lacks_data {
-            return false;
-        }
-        match check::checked(self, request) {
-            Ok(()) => true,
-            Err(error) => {
-                self.note(error);
-                false
-            }
         }
     }
 }
