@@ -2,20 +2,18 @@
 //! repeats both until nothing new is found.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use rayon::prelude::*;
 
 use super::addresses::Addresses;
-use super::discovered::Discovered;
-use super::evidence::Tested;
+use super::discovery::Discovery;
+use super::regions::{code_regions, region_end};
 use super::seeds::{self, FrameFacts, Seed};
 use super::text_data::TextData;
 use super::traverse::{Body, Ref, mark};
-use super::{Cfg, Kept, Returns, Starts, pointers};
-use crate::error::Result;
+use super::{Starts, pointers};
 use crate::image::{Image, ImageDecoder};
 use crate::parallel::AT_ONCE;
 use crate::x86::Instruction;
@@ -40,48 +38,6 @@ const MOST_PADDING: usize = 16;
 /// and lead into the middle of instructions.
 const UNBOUNDED_LIMITS: [usize; 14] = [2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128, usize::MAX];
 
-pub(super) struct Discovery<'a> {
-    pub(super) image: &'a Image,
-    pub(super) regions: Vec<(u64, u64)>,
-    pub(super) seeds: Vec<Seed>,
-    #[expect(
-        clippy::vec_box,
-        reason = "new ones are put between the others, which moves as many as there are behind"
-    )]
-    pub(super) bodies: Vec<Box<Body>>,
-    /// By body: number of its refs that have been processed.
-    pub(super) seen_refs: Vec<usize>,
-    /// Code addresses found in data or relocations that are not processed yet, each with true if it
-    /// is certainly an address.
-    data_pointers: Vec<(u64, bool)>,
-    /// Those of them that are certainly addresses, in order.
-    pub(super) stored: Vec<u64>,
-    /// Addresses of code that are in data, relocations or operands.
-    pub(super) pointers: Addresses,
-    /// Data addresses that code refers to.
-    pub(super) data_refs: Addresses,
-    /// Data addresses to which code may refer that is not known yet.
-    pub(super) guessed_refs: Addresses,
-    /// Index to find bodies by address.
-    index: Starts,
-    /// True if code is after info tables, see [`pointers::has_info_table`].
-    pub(super) has_info_tables: bool,
-    /// Bytes of the text that are data.
-    pub(super) data: TextData,
-    /// Addresses to which no direct control leads, and of which nothing proves that they are code.
-    pub(super) doubtful: Vec<u64>,
-    /// Words of data that may be addresses of code where none is known, or any numbers.
-    pub(super) lone: Vec<u64>,
-    /// Those of them that were searched for proofs.
-    pub(super) tested: FxHashMap<u64, Tested>,
-    /// Number of bodies when `doubtful` was last searched for proofs.
-    pub(super) bodies_at_last_proof: usize,
-    /// By first address of a body: an address in it where there may be code or data.
-    pub(super) ambiguous: FxHashMap<u64, u64>,
-    /// By first address of a body: an address in it where there may be code that runs in place.
-    pub(super) uncounted: FxHashMap<u64, u64>,
-}
-
 /// Some bodies with their seeds.
 type Known<'d> = (&'d [Box<Body>], &'d [Seed]);
 
@@ -104,14 +60,6 @@ impl NewRefs {
     /// Number of targets of control.
     fn targets(&self) -> usize {
         self.entries.len() + self.pointers.len() + self.code.len()
-    }
-}
-
-impl Cfg {
-    /// Builds the graph of a program.
-    pub fn build(image: &Image, frames: &FrameFacts) -> Result<Self> {
-        let mut discovered = Discovered::new(image, frames, Returns::New);
-        Ok(discovered.graph(frames, &Kept::new()))
     }
 }
 
@@ -144,7 +92,7 @@ impl<'a> Discovery<'a> {
         );
         let mut discovery = Self {
             image,
-            regions: seeds::code_regions(image),
+            regions: code_regions(image),
             seeds,
             bodies: Vec::new(),
             seen_refs: Vec::new(),
@@ -235,54 +183,6 @@ impl<'a> Discovery<'a> {
         for body in self.bodies.iter_mut().filter(|b| open.contains(&b.start)) {
             body.end_at_code();
         }
-    }
-
-    /// An empty body over the range that seed `i` may cover: up to its stated end, the next seed
-    /// or the end of its section.
-    pub(super) fn empty_body(&self, i: usize) -> Body {
-        let mut body = Body::new(self.seeds[i].start, self.region_of(&self.seeds, i));
-        self.data.mark(&mut body);
-        body
-    }
-
-    /// End of the range that seed `i` may cover.
-    pub(super) fn region_of(&self, seeds: &[Seed], i: usize) -> u64 {
-        let seed = &seeds[i];
-        let region = region_end(&self.regions, seed.start).expect("seeds lie in regions");
-        let next = seeds.get(i + 1).map_or(u64::MAX, |s| s.start);
-        seed.end.unwrap_or(u64::MAX).min(next).min(region)
-    }
-
-    pub(super) fn body_at(&self, address: u64) -> Option<usize> {
-        let i = self.bodies_up_to(address).checked_sub(1)?;
-        self.bodies[i].contains(address).then_some(i)
-    }
-
-    /// Number of bodies that start at an address or before it.
-    pub(super) fn bodies_up_to(&self, address: u64) -> usize {
-        let offset = address.checked_sub(self.image.base).map(u32::try_from);
-        match offset {
-            None => 0,
-            Some(Ok(offset)) if self.index.covers(self.bodies.len()) => self.index.up_to(offset),
-            Some(_) => self.bodies.partition_point(|b| b.start <= address),
-        }
-    }
-
-    /// The range of the body at an address with its marks, or the range between bodies.
-    pub(super) fn around(&self, address: u64) -> (Range<u64>, Option<&[u8]>) {
-        let after = self.bodies_up_to(address);
-        let before = after.checked_sub(1).map(|i| &self.bodies[i]);
-        if let Some(body) = before.filter(|b| b.contains(address)) {
-            return (body.start..body.end, Some(&body.marks));
-        }
-        let next = self.bodies.get(after).map_or(u64::MAX, |b| b.start);
-        (before.map_or(0, |b| b.end)..next, None)
-    }
-
-    /// Makes the index of bodies. Call it when bodies were added.
-    pub(super) fn index_bodies(&mut self) {
-        let starts = self.bodies.iter().map(|b| b.start);
-        self.index = Starts::of(self.image.base, starts);
     }
 
     fn run(&mut self, frames: &FrameFacts) {
@@ -459,9 +359,4 @@ fn addresses_in(image: &Image, body: &Body) -> Vec<u64> {
         pc = instruction.next_ip();
     }
     found
-}
-
-pub(super) fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {
-    let i = regions.partition_point(|r| r.0 <= address).checked_sub(1)?;
-    (address < regions[i].1).then_some(regions[i].1)
 }

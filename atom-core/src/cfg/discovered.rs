@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::build::Discovery;
+use super::discovery::Discovery;
 use super::jump_table::FoundTable;
 use super::obstacles::{Described, Reasons};
 use super::seeds::{FrameFacts, Seed};

@@ -20,10 +20,11 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::build::{Discovery, region_end};
+use super::discovery::{Discovery, Tested};
 use super::gaps::{Followed, KnownCode, is_all_padding, is_kernels};
 use super::jump_code::{self, JumpForm};
 use super::reaching::Reaching;
+use super::regions::region_end;
 use super::seeds::imports;
 use super::traverse::{Body, Ref, mark, reaches_image};
 use super::{ProcKind, jump_table, pointers};
@@ -46,12 +47,6 @@ enum Proof {
     Found,
     /// It is not proven; where the address was searched for the first time, what was met.
     NotYet(Option<Tested>),
-}
-
-/// What was met where an address was searched for proofs in vain.
-pub(super) struct Tested {
-    /// Targets of calls and jumps; if procedures start there, they are proofs.
-    targets: Box<[u64]>,
 }
 
 impl Discovery<'_> {

@@ -6,11 +6,20 @@ use super::discovered::Discovered;
 use super::jump_table::FoundTable;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
-use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
+use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Returns, Status, Succ};
+use crate::error::Result;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::parallel::{self, AT_ONCE};
 use crate::x86::{ControlFlow, Inst, target_of};
+
+impl Cfg {
+    /// Builds the graph of a program.
+    pub fn build(image: &Image, frames: &FrameFacts) -> Result<Self> {
+        let mut discovered = Discovered::new(image, frames, Returns::New);
+        Ok(discovered.graph(frames, &Kept::new()))
+    }
+}
 
 impl Discovered<'_> {
     /// The graph. The procedures in `kept` stay in place and are not instrumented. Instructions and names move to the graph,

@@ -16,7 +16,8 @@ use rustc_hash::FxHashSet;
 use rayon::prelude::*;
 
 use super::addresses::Addresses;
-use super::build::{Discovery, region_end};
+use super::discovery::Discovery;
+use super::regions::region_end;
 use super::traverse::{Body, Ref, mark, reaches_image};
 use crate::image::{Image, ImageDecoder};
 use crate::x86::{

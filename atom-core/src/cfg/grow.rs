@@ -5,8 +5,9 @@ use rayon::iter::Either;
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 
-use super::build::{Discovery, region_end};
+use super::discovery::Discovery;
 use super::gaps::Followed;
+use super::regions::region_end;
 use super::seeds::Seed;
 use super::traverse::{Body, mark};
 use super::{ProcKind, jump_table, pointers};

@@ -1,6 +1,7 @@
 //! Interprets the code before an indirect jump: from which table it takes the target, and how many
 //! entries the table has.
 
+use super::examined::{Bound, TableUse};
 use super::jump_base;
 use super::reaching::Reaching;
 use super::traverse::Body;
@@ -10,32 +11,6 @@ use crate::x86::jump_table::{
     sum_terms, writes,
 };
 use crate::x86::{Instruction, Mnemonic, OpKind, Register, decode_at, flow_of};
-
-/// The parts of a jump through a relative table.
-#[derive(Debug)]
-pub(super) struct TableUse {
-    /// Address of the instruction that loads an entry.
-    pub load: u64,
-    /// Address of the table, if it is known.
-    pub table: Option<u64>,
-    /// Size of an entry in bytes.
-    pub entry_size: u8,
-    /// Address that is added to an entry, if it is known; `None` too if entries are addresses.
-    pub relative_to: Option<u64>,
-    /// Address of a table of bytes whose values are the indices, if there is one.
-    pub bytes: Option<u64>,
-    /// Number of entries, if the code tells something of it.
-    pub bound: Option<Bound>,
-}
-
-/// Number of entries of a table, by the code before the jump.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Bound {
-    /// By a comparison.
-    Exact(u32),
-    /// By a mask of the index, which may never have some of its values.
-    AtMost(u32),
-}
 
 /// The instructions before `at`, nearest first, with their addresses.
 fn before<'a>(

@@ -17,7 +17,8 @@
 //! by chance.
 
 use super::addresses::Addresses;
-use super::jump_code::{Bound, JumpForm, TableUse, dissect, form_of};
+use super::examined::{Bound, Dependencies, JumpUses, TableUse};
+use super::jump_code::{JumpForm, dissect, form_of};
 use super::reaching::Reaching;
 use super::traverse::{Body, Ref, mark};
 use crate::image::Image;
@@ -69,17 +70,6 @@ pub(super) enum Elsewhere {
     Not,
 }
 
-/// What tables depend on beside their procedure. As long as none of it changes, the same tables are found again.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Dependencies {
-    /// True if a larger [`Surroundings::unbounded_limit`] may give more entries.
-    pub is_limited: bool,
-    /// First and last byte of each place where a reference to data would cut a table.
-    pub uncut: Vec<(u64, u64)>,
-    /// Addresses outside of the procedure at which no instruction is known, and where there may be code or not.
-    pub outside: Vec<u64>,
-}
-
 /// The tables of one procedure.
 #[derive(Default)]
 pub struct Tables {
@@ -92,31 +82,19 @@ pub struct Tables {
     pub(super) depends: Dependencies,
 }
 
-/// How the jumps of one procedure use tables, as far as the procedure's own code tells.
-#[derive(Debug, Default)]
-pub(super) struct JumpUses {
-    /// The jumps that use a table, in the order of [`Body::indirect_jumps`].
-    uses: Vec<(u64, TableUse)>,
-    /// True if all other jumps go to stored pointers.
-    others_are_pointers: bool,
-}
-
-impl JumpUses {
-    /// Reads the code before each indirect jump.
-    pub(super) fn of(image: &Image, body: &Body) -> Self {
-        let reaching = Reaching::new(image, body);
-        let mut others_are_pointers = true;
-        let mut use_of = |jump: &u64| {
-            let found = dissect(image, body, *jump, &reaching);
-            others_are_pointers &=
-                found.is_some() || form_of(image, body, *jump) == JumpForm::Pointer;
-            Some((*jump, found?))
-        };
-        let uses = body.indirect_jumps.iter().filter_map(&mut use_of).collect();
-        Self {
-            uses,
-            others_are_pointers,
-        }
+/// How the jumps of a procedure use tables: reads the code before each indirect jump.
+pub(super) fn uses_of(image: &Image, body: &Body) -> JumpUses {
+    let reaching = Reaching::new(image, body);
+    let mut others_are_pointers = true;
+    let mut use_of = |jump: &u64| {
+        let found = dissect(image, body, *jump, &reaching);
+        others_are_pointers &= found.is_some() || form_of(image, body, *jump) == JumpForm::Pointer;
+        Some((*jump, found?))
+    };
+    let uses = body.indirect_jumps.iter().filter_map(&mut use_of).collect();
+    JumpUses {
+        uses,
+        others_are_pointers,
     }
 }
 

@@ -5,12 +5,18 @@
 //! *full* if all of its code is understood and can move, *partial* if it can move
 //! but something in it is known only in part, *opaque* if it always stays where it
 //! is and is not instrumented.
+//!
+//! What the file tells comes first (`regions`, `pointers`, `seeds`), then the code of one procedure (`traverse`,
+//! `jump_code`, `jump_table`), what is known of all of them (`discovery`) with what adds to that, the rounds (`build`),
+//! and the graph (`discovered`, `flatten`).
 
 mod addresses;
 mod build;
 pub mod call_frames;
 mod discovered;
+mod discovery;
 mod evidence;
+mod examined;
 mod exits;
 mod flatten;
 pub mod frame;
@@ -30,6 +36,7 @@ mod parts;
 mod plt;
 pub(crate) mod pointers;
 mod reaching;
+pub(crate) mod regions;
 mod returns;
 pub mod seeds;
 mod size;

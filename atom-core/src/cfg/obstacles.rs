@@ -8,9 +8,10 @@ use rustc_hash::FxHashSet;
 use object::elf;
 use rayon::prelude::*;
 
-use super::build::{Discovery, region_end};
+use super::discovery::Discovery;
 use super::jump_code::{self, JumpForm};
 use super::jump_table::FoundTable;
+use super::regions::region_end;
 use super::returns::{self, Use};
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};

@@ -10,38 +10,16 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::addresses::Addresses;
-use super::build::{Discovery, region_end};
-use super::jump_table::{self, Dependencies, Elsewhere, JumpUses, Surroundings, Tables};
+use super::discovery::Discovery;
+use super::examined::{Examined, JumpUses, Place};
+use super::jump_table::{self, Elsewhere, Surroundings, Tables};
+use super::regions::region_end;
 use super::seeds::Seed;
 use super::traverse::{Body, mark};
 use crate::parallel::AT_ONCE;
 
 /// Most bytes that are decoded to find out whether there may be code.
 const DECODED: u64 = 4096;
-
-/// The start of the body at an address with the number of its changes, if there is one.
-type Place = Option<(u64, u32)>;
-
-/// What was found in the jump tables of a body.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Examined {
-    /// [`Body::changes`] at that time; `None` if the body was not examined.
-    changes: Option<u32>,
-    /// What its jumps do, which depends on the body alone.
-    jumps: Arc<JumpUses>,
-    /// True if the tables cannot give new targets until the body changes.
-    is_settled: bool,
-    /// True if these are all tables, and their sizes are known.
-    are_complete: bool,
-    /// Number of entries that were taken at most of a table whose size is not known.
-    limit: usize,
-    /// Targets that were no leaders.
-    targets: Vec<u64>,
-    /// What the tables depend on beside the body.
-    depends: Dependencies,
-    /// What lay at the addresses outside of the body.
-    outside: Vec<Place>,
-}
 
 impl Body {
     /// True if its jump tables may give new targets.
@@ -158,7 +136,7 @@ impl Discovery<'_> {
         if body.examined.changes == Some(body.changes) {
             Arc::clone(&body.examined.jumps)
         } else {
-            Arc::new(JumpUses::of(self.image, body))
+            Arc::new(jump_table::uses_of(self.image, body))
         }
     }
 

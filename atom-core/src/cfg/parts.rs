@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::ProcKind;
-use super::build::Discovery;
+use super::discovery::Discovery;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, Ref, mark};
 use crate::ids::ProcId;

@@ -8,8 +8,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::ProcKind;
-use super::seeds::Seed;
 use crate::image::Image;
 use crate::x86::plt;
 
@@ -21,6 +19,16 @@ pub(super) struct Plt {
     header: u64,
     /// Size in bytes of the other entries.
     entry_size: u64,
+}
+
+/// An entry of a procedure linkage table.
+pub(super) struct Entry {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Its name, if the function that it calls has one.
+    pub name: Option<String>,
 }
 
 /// The tables of a program.
@@ -79,18 +87,18 @@ impl Plt {
     }
 
     /// The entries, named by the relocations of the slots that they jump through.
-    pub(super) fn seeds(
+    pub(super) fn named_entries(
         &self,
         image: &Image,
         imports: &FxHashMap<u64, &str>,
-    ) -> impl Iterator<Item = Seed> {
-        self.entries().map(|(from, to)| {
-            let name = slot(image, from, to).and_then(|slot| imports.get(&slot));
-            let mut seed = Seed::bare(from);
-            seed.end = Some(to);
-            seed.kind = ProcKind::Plt;
-            seed.name = name.map(|n| format!("{n}@plt"));
-            seed
+    ) -> impl Iterator<Item = Entry> {
+        self.entries().map(|(start, end)| {
+            let name = slot(image, start, end).and_then(|slot| imports.get(&slot));
+            Entry {
+                start,
+                end,
+                name: name.map(|n| format!("{n}@plt")),
+            }
         })
     }
 }

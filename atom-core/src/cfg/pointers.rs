@@ -2,8 +2,7 @@
 
 use object::elf;
 
-use super::build::region_end;
-use super::seeds;
+use super::regions::{code_regions, region_end};
 use crate::image::Image;
 
 /// Code addresses that are in data, each with true if it is certainly an address. In a
@@ -31,7 +30,7 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
         .filter(|r| r.kind == elf::R_X86_64_JUMP_SLOT);
     pointers.extend(slots.filter_map(|r| Some((word(image.bytes_at(r.address, 8)?), true))));
     if !image.kind.is_position_independent() {
-        let regions = seeds::code_regions(image);
+        let regions = code_regions(image);
         let in_text =
             |address: u64| image.is_code(address) && region_end(&regions, address).is_some();
         for (start, size) in data_ranges(image) {

@@ -161,29 +161,6 @@ impl Seed {
     }
 }
 
-/// Executable ranges, as start and end address: sections if there are any, else segments.
-pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
-    let mut regions: Vec<_> = image
-        .sections
-        .iter()
-        .filter(|s| s.is_loaded() && s.has_code() && s.kind == elf::SHT_PROGBITS && s.size > 0)
-        .filter(|s| {
-            image.is_code(s.address) && image.bytes_at(s.address, s.size as usize).is_some()
-        })
-        .map(|s| (s.address, s.address + s.size))
-        .collect();
-    if regions.is_empty() {
-        regions = image
-            .segments
-            .iter()
-            .filter(|s| s.is_executable())
-            .map(|s| (s.address, s.address + s.file_size))
-            .collect();
-    }
-    regions.sort_unstable();
-    regions
-}
-
 /// All seeds, in address order, one for each start.
 pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     let plts = plt::tables(image);
@@ -261,7 +238,13 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
         bare(address, "");
     }
     let imports = imports(image);
-    for seed in plts.iter().flat_map(|p| p.seeds(image, &imports)) {
+    for entry in plts.iter().flat_map(|p| p.named_entries(image, &imports)) {
+        let seed = Seed {
+            end: Some(entry.end),
+            kind: ProcKind::Plt,
+            name: entry.name,
+            ..Seed::bare(entry.start)
+        };
         seeds.insert(seed.start, seed);
     }
     let mut seeds: Vec<_> = seeds.into_values().collect();

@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::build::Discovery;
+use super::discovery::Discovery;
 use super::graph::is_never;
 use super::traverse::{Body, Ref, mark};
 use super::{ProcKind, jump_table};

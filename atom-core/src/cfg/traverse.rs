@@ -4,7 +4,7 @@
 //! instructions does no harm. Instructions may overlap (by a jump over a `lock`
 //! prefix): each start is an instruction of its own.
 
-use super::open_tables::Examined;
+use super::examined::Examined;
 use super::uses::{Use, use_of};
 use crate::image::{Image, ImageDecoder};
 use crate::x86::{ControlFlow, Inst, Instruction, direct_target, flow_of, is_rip_relative};

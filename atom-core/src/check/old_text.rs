@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::memory::Memory;
 use super::references::first_in;
 use super::subject::{DOING, Subject};
-use crate::cfg::seeds::code_regions;
+use crate::cfg::regions::code_regions;
 use crate::error::{Error, Result};
 use crate::ids::{InstId, ProcId};
 use crate::x86::padding_len;
