@@ -627,7 +627,7 @@ impl Site<'_> {
                 self.asm.gs();
                 self.asm
                     .load_target(to, Target::Data(block + THREAD_THIS as u32));
-                self.asm.lea(to, Mem::at(to, (at - block) as i32));
+                self.asm.lea(to, Mem::at(to, at.wrapping_sub(block) as i32));
             }
             Value::ThreadLookup {
                 routine,
