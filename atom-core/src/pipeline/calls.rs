@@ -108,9 +108,7 @@ impl<'a> Objects<'a> {
                 cfg: &object.cfg,
                 lines: &lines[i],
                 selected: selected.as_ref().map(|all| &all[i]),
-                crossings: options.switch.map(|_| Crossings {
-                    borders: borders.get(i),
-                }),
+                crossings: (options.switch).map(|_| Crossings::in_object(&borders, i)),
                 is_global: input.is_global,
                 known: input.known,
             })

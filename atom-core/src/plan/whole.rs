@@ -173,7 +173,7 @@ impl Whole {
                 biases,
                 switch,
                 left_out: left_out(options, i, unit),
-                crossings: crossings(options, i),
+                crossings: Crossings::in_object(options.borders, i),
                 window: options.window,
                 absolute: options.low_room != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
@@ -260,16 +260,14 @@ fn threads(unit: &Unit<'_>, data: &Data, counts: bool, options: &Options<'_>) ->
     Threads::new(object, data.threads, options, (counts, is_whole))
 }
 
-/// Where control goes from one version to the other in an object.
-fn crossings<'a>(options: &Options<'a>, object: usize) -> Crossings<'a> {
-    Crossings {
-        borders: options.borders.get(object),
-    }
-}
-
-/// The entries of an object's procedures where the light version has no test. Where the program's code begins windows, all have one.
+/// The entries of an object's procedures where the light version has no test. All have one where the program's code begins
+/// windows.
 fn left_out(options: &Options<'_>, object: usize, unit: &Unit<'_>) -> Vec<bool> {
-    if options.switch.is_none() || crossings(options, object).borders.is_some() {
+    if options.switch.is_none()
+        || Crossings::in_object(options.borders, object)
+            .borders
+            .is_some()
+    {
         return Vec::new();
     }
     switch::left_out(unit.image, unit.cfg)
@@ -296,7 +294,9 @@ fn flows(
             if i < first {
                 EdgeCounts::default()
             } else {
-                let crossings = options.switch.map(|_| crossings(options, i));
+                let crossings = options
+                    .switch
+                    .map(|_| Crossings::in_object(options.borders, i));
                 EdgeCounts::build((unit.image, unit.cfg, live), calls, qualified, crossings)
             }
         },

@@ -15,7 +15,14 @@ pub struct Crossings<'a> {
     pub borders: Option<&'a Borders>,
 }
 
-impl Crossings<'_> {
+impl<'a> Crossings<'a> {
+    /// Those of one object. `borders` has an entry for each object, or none if windows begin and end nowhere.
+    pub fn in_object(borders: &'a [Borders], object: usize) -> Self {
+        Self {
+            borders: borders.get(object),
+        }
+    }
+
     /// The blocks of a procedure with a test in front of them, in ascending order. Where code begins and ends windows, each
     /// procedure is in the right version as soon as control comes back to it from a call.
     pub fn of(self, cfg: &Cfg, proc: ProcId) -> Vec<BlockId> {

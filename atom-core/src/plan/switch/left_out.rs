@@ -5,18 +5,19 @@
 //! only where calls form a cycle, or where too many instructions would run between two tests. Calls whose target is not known come by
 //! a pad, and so through the full version, whose entries all have tests.
 
+use rayon::prelude::*;
+
 use crate::cfg::{Cfg, Succ};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::tool::crossings::{State, entry};
 use crate::x86::ControlFlow;
-use rayon::prelude::*;
 
 /// Largest number of instructions of a procedure from its start to its end, with the untested procedures that it calls.
 const LONGEST: u32 = 10_000;
 /// Largest such number of a procedure whose entry has no test.
 const LEFT_OUT: u32 = 2_500;
-/// Procedures that are left in a longer one without a test: they have at most this number.
+/// Largest such number of a procedure that has no test although a procedure longer than [`LONGEST`] calls it.
 const SHORT: u32 = 50;
 
 /// A direct call or jump to another procedure.
