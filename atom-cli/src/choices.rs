@@ -122,8 +122,8 @@ pub struct Run {
     /// What `atom run` wants of this program
     #[arg(long, value_name = "JSON", hide = true, value_parser = Job::parse)]
     pub job: Option<Job>,
-    /// Put debug information into the output: the program's for its new text, and
-    /// that of the analysis routines
+    /// Put debug information into the output: for the program's new text, and for the
+    /// analysis routines
     #[arg(short = 'g', long = "debug-info")]
     pub debug_info: bool,
     /// Run this command under gdb and stop in the tool's instrument routine (ATOM: -dbx)

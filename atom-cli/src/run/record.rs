@@ -1,8 +1,8 @@
 //! What the runtime says of its reports, in a file that only `atom run` looks at.
 //!
-//! The file ([`records`] names it) is that of the process that waits. The runtime finds it by the program's parent, or by
-//! the path with which an executed program was started, so the program's environment and descriptors are those of the
-//! original. Entries are a letter and text with a null after it:
+//! Each process that waits for a program has a file of its own, which [`records`] names. The runtime finds the file by the
+//! program's parent, or by the path with which an executed program was started. So the program has the environment and the
+//! descriptors of the original. Entries are a letter and text with a null after it:
 //!
 //! | letter | text |
 //! | --- | --- |

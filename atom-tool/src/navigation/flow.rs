@@ -264,9 +264,9 @@ impl<'a> Proc<'a> {
         entries
     }
 
-    /// Blocks at which calls may begin to be made in the middle of an execution, and cease to: where control enters and leaves the
-    /// procedure without being seen. These are its [entries](Proc::entries), and in a run with windows the blocks at which it goes from the
-    /// version of the procedure without calls to the one with calls, and back. A routine that relies on what a call
+    /// Blocks at which calls may begin to be made in the middle of an execution, and cease to. These are the procedure's
+    /// [entries](Proc::entries), and in a run with windows the blocks at which control goes from the version of the
+    /// procedure without calls to the one with calls, and back. A routine that relies on what a call
     /// earlier in the procedure has done begins anew at them.
     pub fn starts(&self) -> Vec<Block<'a>> {
         let host = self.session.host;
