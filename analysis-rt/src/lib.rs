@@ -59,7 +59,7 @@ pub use process::objects::{object_name, unknown_objects};
 pub use process::run::{executed, waiter};
 pub use process::table::{load_bias, object_at, original_return};
 pub use process::text::each_in_place;
-pub use process::told::{code, opaque, record, unseen};
+pub use process::told::{code, opaque, record, replaced, unseen};
 pub use sys::decimal::Decimal;
 pub use sys::memory::map_wiped;
 pub use sys::signals::Uninterrupted;

@@ -54,6 +54,9 @@ pub enum Scope {
     Falling = 5,
     /// The way out of a block by its last instruction, when that jumps or returns.
     Taken = 6,
+    /// A procedure, in place of which the routine runs. Its argument [`ArgKind::Outcome`] says what happens then. The place
+    /// is ignored.
+    Instead = 7,
 }
 
 /// The kinds of argument. The kind says how [`Arg::value`] and [`Arg::ptr`] are read.
@@ -116,6 +119,9 @@ pub enum ArgKind {
     /// the number of the index in the bits from 8 on ([`NO_REGISTER`]: none), the scale (1, 2, 4 or 8) in the bits from
     /// 16 on, and in the upper 32 bits a signed displacement. Only before an instruction.
     Sum = 21,
+    /// The address of two words on the stack, zeros: whether the procedure returns at once, and what it returns in `rax`.
+    /// Only in calls in place of a procedure.
+    Outcome = 22,
 }
 
 /// Stands for no register in [`ArgKind::Sum`].

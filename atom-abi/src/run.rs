@@ -33,6 +33,9 @@ pub struct RunInfo {
     pub named: StrRef,
     /// Path of a symbolic link to the original of such a program, or empty; a null follows.
     pub link: StrRef,
+    /// Names of the procedures in place of which the tool's routines run, with `, ` between them; empty if the tool changes
+    /// nothing.
+    pub replaced: StrRef,
 }
 
 // SAFETY: written by `atom`, only read afterwards.

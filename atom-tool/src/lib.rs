@@ -89,12 +89,13 @@ pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;
 pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};
 pub use atom_tool_macros::analysis;
-pub use calls::params::{Array, Element, Param, Params, RegV, Str, Value};
+pub use calls::params::{Array, Element, Outcome, Param, Params, RegV, Str, Value};
 pub use calls::proto::{NamedArg, Placed};
 pub use calls::typed::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
     Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, ImageAddress, LoadedValue,
-    LoadedValueOf, RegSum, RepCount, ReturnValue, Routine, StoredValue, StoredValueOf,
+    LoadedValueOf, OutcomeValue, RegSum, RepCount, ReturnValue, Routine, StoredValue,
+    StoredValueOf,
 };
 pub use data::counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
@@ -143,8 +144,8 @@ pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
         AccessSize, AccessSizeOf, Address, BranchTarget, Direction, EffAddrOf, HighHalf,
-        ImageAddress, LoadedValue, LoadedValueOf, RepCount, ReturnValue, StoredValue,
-        StoredValueOf, Way,
+        ImageAddress, LoadedValue, LoadedValueOf, Outcome, OutcomeValue, RepCount, ReturnValue,
+        StoredValue, StoredValueOf, Way,
     };
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,

@@ -43,6 +43,7 @@ mod random_tools;
 mod ranges;
 mod real;
 mod registers;
+mod replace;
 mod reports;
 mod returns;
 mod reuse;

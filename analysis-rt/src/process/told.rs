@@ -46,6 +46,11 @@ pub fn unseen() -> Option<&'static str> {
     text(run()?.unseen)
 }
 
+/// Names of the procedures in place of which the tool's routines run, with `, ` between them; `None` if the tool changes nothing.
+pub fn replaced() -> Option<&'static str> {
+    text(run()?.replaced)
+}
+
 /// Number of procedures that are not instrumented because they are not understood; `None` if it is not
 /// known.
 pub fn opaque() -> Option<u64> {

@@ -80,6 +80,9 @@ fn instrument(
         deliver::deliver(request, made, steps)?;
         if !request.quiet {
             eprintln!("{}", summary::summary(request, made, steps));
+            if let Some(line) = summary::changes(made) {
+                eprintln!("{line}");
+            }
             if tool.is_some()
                 && let Some(line) = summary::left_out(made, options.unseen_code)
             {

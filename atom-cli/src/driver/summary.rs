@@ -35,6 +35,12 @@ pub fn left_out(made: &Rewritten<'_>, unseen: u64) -> Option<String> {
     (!parts.is_empty()).then(|| format!("not instrumented: {}", parts.join("; ")))
 }
 
+/// What the tool changes, in one line; `None` if it changes nothing.
+pub fn changes(made: &Rewritten<'_>) -> Option<String> {
+    let names = made.replaced();
+    (!names.is_empty()).then(|| format!("the tool changes the program: it replaces {names}"))
+}
+
 /// The one line that says what happened.
 pub fn summary(request: &Request, made: &Rewritten<'_>, steps: &Steps) -> String {
     let output = request.output.display();

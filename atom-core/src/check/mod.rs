@@ -54,6 +54,7 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
         },
         text: (layout.start, layout.end),
         twin: None,
+        may_return: false,
         routines: subject.routines(),
     };
     let tables = Tables::of(subject.placed, &memory).transpose();

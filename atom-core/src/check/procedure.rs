@@ -82,6 +82,8 @@ struct Facts {
     is_foreign: bool,
     /// The same place in the other version, where control may go.
     twin: Option<u64>,
+    /// A routine runs in place of the procedure to which control goes.
+    is_replaced: bool,
 }
 
 /// Checks one procedure.
@@ -207,6 +209,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             no_red_zone: self.stack().free_below,
             is_foreign: false,
             twin: None,
+            is_replaced: false,
         };
         let live = self.live_at(goal);
         self.walk_with(facts, (from, goal.at), live, rows).map(drop)
@@ -228,6 +231,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                 ..self.walker.borders
             },
             twin: facts.twin,
+            may_return: facts.is_replaced,
             ..*self.walker
         };
         let expected = self.storage.expect(rows, live);
@@ -264,6 +268,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             is_foreign: back.is_some_and(|back| self.stack().foreign.after(back))
                 && !begins_with_call(self.subject.cfg(), old),
             twin: self.twin_entry(old),
+            is_replaced: self.is_replaced(old),
         };
         let live = self.live_at(goal);
         self.walk_with(facts, (from, goal.at), live, &rows)
@@ -275,6 +280,13 @@ impl<'s, 'a> Checker<'s, 'a> {
         let (cfg, twin) = (self.subject.cfg(), self.subject.twin()?);
         let proc = cfg.proc_at(old).filter(|p| cfg.proc(*p).start == old);
         twin.entry(proc?)
+    }
+
+    /// True if a routine runs in place of the procedure that starts at an original address.
+    fn is_replaced(&self, old: u64) -> bool {
+        let (cfg, plan) = (self.subject.cfg(), self.subject.placed.plan);
+        let proc = cfg.proc_at(old).filter(|p| cfg.proc(*p).start == old);
+        proc.is_some_and(|p| plan.replaced.binary_search(&p).is_ok())
     }
 
     /// True if nothing is kept below rsp at an original address: at the start of a procedure, and
@@ -314,6 +326,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                     no_red_zone: stack.free_below,
                     is_foreign: stack.foreign.before(inst),
                     twin,
+                    is_replaced: false,
                 };
                 self.written = self
                     .walk_with(facts, (at, copy), live.without(changed), &[pc])
@@ -402,6 +415,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             no_red_zone: self.free_below_at(next),
             is_foreign: self.stack().foreign.after(last),
             twin: self.twin_entry(next),
+            is_replaced: self.is_replaced(next),
         };
         self.walk_with(facts, (at, goal.at), live, rows)
             .map(drop)

@@ -25,6 +25,8 @@ pub struct Walker<'a> {
     pub text: (u64, u64),
     /// The same place in the other version of the procedure, where control may go in place of the goal.
     pub twin: Option<u64>,
+    /// The code may return to the caller of the procedure that begins at the goal, as a routine runs in its place.
+    pub may_return: bool,
     /// The analysis routines.
     pub routines: Routines<'a>,
 }
@@ -412,6 +414,9 @@ impl Walker<'_> {
                         return Err(at("calls what is not an analysis routine".into()));
                     }
                 }
+                FlowControl::Return if place.depth == 0 && self.may_return => {
+                    leave(paths, demand).map_err(at)?;
+                }
                 FlowControl::Return if place.depth > 0 => {
                     let back = place.returned();
                     match step::pop(&mut paths.state).map_err(at)? {
@@ -553,6 +558,17 @@ fn call_routine(
         state.flags = RegSet::EMPTY;
     }
     state.forget_below();
+    Ok(())
+}
+
+/// Inserted code returns to the caller of the procedure, in whose place a routine has run.
+fn leave(paths: &mut Paths, demand: Demand) -> Result<(), Complaint> {
+    let kept = Demand {
+        live: RegSet::CALLEE_SAVED,
+        ..demand
+    };
+    check_end(&paths.state, kept)?;
+    paths.end();
     Ok(())
 }
 

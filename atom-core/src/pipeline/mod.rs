@@ -54,7 +54,7 @@ use crate::image::Image;
 use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
 use crate::live::{Live, Settled};
 use crate::plan::kept::Late;
-use crate::plan::{self, Clobbers, Home, Switch, Told, Unit, Whole};
+use crate::plan::{self, Clobbers, Home, Plan, Switch, Told, Unit, Whole};
 use crate::tool::borders::Windows;
 use crate::tool::select::Selection;
 use crate::unwind::UnwindTable;
@@ -410,7 +410,10 @@ impl<'a> Planned<'a> {
         };
         let code: CodeSize = objects.iter().map(|o| CodeSize::of(&o.cfg)).sum();
         let code = code.and(options.unseen_code);
+        let each = objects.iter().map(|o| &o.cfg).zip(&whole.plans);
+        let replaced = replaced(each);
         let told = Told {
+            replaced: &replaced,
             unseen: &unseen,
             opaque: opaque(objects),
             code: [code.all, code.understood],
@@ -569,5 +572,21 @@ impl<'a> Planned<'a> {
             })
         })
         .sum()
+    }
+}
+
+/// Names of the procedures in place of which routines run, each once, with `, ` between them.
+fn replaced<'a>(plans: impl Iterator<Item = (&'a Cfg, &'a Plan)>) -> String {
+    let procs = plans.flat_map(|(cfg, plan)| plan.replaced.iter().map(|id| cfg.proc(*id)));
+    let mut names: Vec<String> = procs.map(|proc| proc.display_name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
+impl Rewritten<'_> {
+    /// Names of the procedures in place of which the tool's routines run, with `, ` between them; empty if there are none.
+    pub fn replaced(&self) -> String {
+        replaced(self.placed.iter().map(|p| (&p.object.cfg, p.plan)))
     }
 }

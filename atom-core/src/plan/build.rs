@@ -11,6 +11,7 @@ use super::data::Data;
 use super::edge_counts::{self, EdgeCounts};
 use super::exits::Exits;
 use super::inline;
+use super::instead;
 use super::part::Part;
 use super::points::{Around, Points};
 use super::prepare::Routine;
@@ -295,6 +296,9 @@ impl Planner<'_> {
                 pc,
             };
             self.test(part, inst, Position::Entry);
+            if let Some(number) = around.instead {
+                self.instead(part, &here, number, at(Position::Entry))?;
+            }
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, at(Position::Entry))?;
             self.test(part, inst, Position::Before);
@@ -608,6 +612,21 @@ impl Planner<'_> {
             private.leave(&mut part.asm);
         }
         part.close_with_tail(code, fixups, here.inst, place.position, emitted.tail);
+        Ok(())
+    }
+
+    /// Inserts the call in place of a procedure.
+    fn instead(
+        &self,
+        part: &mut Part,
+        here: &Here,
+        number: u32,
+        place: InsertionPoint,
+    ) -> Result<()> {
+        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+        let call = self.resolve(number, here, place.pc, When::Before, 0)?;
+        let tail = instead::emit((&mut part.asm, code), call, place.point, &mut part.wrappers);
+        part.close_with_tail(code, fixups, here.inst, place.position, tail);
         Ok(())
     }
 

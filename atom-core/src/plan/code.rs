@@ -6,7 +6,7 @@ use std::ops::Range;
 use atom_abi::RunInfo;
 
 use super::sparse::Sparse;
-use crate::ids::{Address48, BlockId, InstId};
+use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::x86::asm::{self, Access, Shift};
 
 /// Symbolic target of a four-byte field of inserted code.
@@ -257,6 +257,8 @@ pub struct Plan {
     pub guards: Option<Guards>,
     /// The table of `atom_abi::CountRange` in `data`, and its length.
     pub counts: (u32, usize),
+    /// Procedures in place of which routines run; sorted.
+    pub replaced: Vec<ProcId>,
     /// Bytes that the file gets and that nothing loads.
     pub signature: Vec<u8>,
     /// The `atom_abi::RunInfo` in `data`, if there is one.
@@ -294,6 +296,8 @@ pub struct Told<'a> {
     pub original: [u64; 2],
     /// Name of the tool.
     pub tool: &'a str,
+    /// Names of the procedures in place of which routines run.
+    pub replaced: &'a str,
 }
 
 impl Plan {
@@ -308,6 +312,7 @@ impl Plan {
             (offset_of!(RunInfo, late), told.late),
             (offset_of!(RunInfo, named), told.named),
             (offset_of!(RunInfo, link), told.link),
+            (offset_of!(RunInfo, replaced), told.replaced.as_bytes()),
         ];
         self.data.grow(start + size_of::<RunInfo>());
         for (field, text) in texts {

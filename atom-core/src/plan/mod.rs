@@ -14,6 +14,7 @@ mod data;
 mod edge_counts;
 mod exits;
 mod inline;
+mod instead;
 mod keeping;
 pub mod kept;
 mod options;

@@ -79,6 +79,7 @@ impl Options<'_> {
     ) -> Result<Self> {
         if self.switch.is_some() {
             refuse_versions(objects)?;
+            refuse_changes(calls)?;
         }
         let facts = &analysis.facts;
         let each = || objects.iter().map(|o| (o.image, &o.cfg));
@@ -141,4 +142,14 @@ fn own_stack(objects: &[Object<'_>]) -> Result<bool> {
         needed = true;
     }
     Ok(needed)
+}
+
+/// A change of the program cannot come and go with a window.
+fn refuse_changes(calls: &Calls) -> Result<()> {
+    if calls.replaced().next().is_none() {
+        return Ok(());
+    }
+    let reason = "the tool changes the program, so it cannot be left out for a part of the time";
+    let error = Error::new("planning calls", reason);
+    Err(error.advice("leave out the options for windows and samples"))
 }

@@ -83,11 +83,14 @@ pub struct Points<'a> {
     entry: Index,
     falling: Index,
     taken: Index,
+    instead: Index,
 }
 
 /// The calls around one instruction, as numbers of calls.
 #[derive(Default, Debug)]
 pub struct Around {
+    /// The call in place of the procedure that starts here.
+    pub instead: Option<u32>,
     /// Calls made when control enters the procedure here from outside.
     pub entry: Vec<u32>,
     /// Calls before the instruction.
@@ -113,13 +116,14 @@ impl Around {
             &self.taken,
             &self.after,
         ];
-        lists.iter().all(|l| l.is_empty())
+        self.instead.is_none() && lists.iter().all(|l| l.is_empty())
     }
 }
 
 impl Around {
     /// Removes all calls.
     fn clear(&mut self) {
+        self.instead = None;
         for list in [
             &mut self.entry,
             &mut self.before,
@@ -152,12 +156,18 @@ impl<'a> Points<'a> {
             entry: edges(Scope::Entry)?,
             falling: edges(Scope::Falling)?,
             taken: edges(Scope::Taken)?,
+            instead: Index::build(calls, Scope::Instead, CallPlace::Before, cfg.procs.len())?,
         })
     }
 
     /// The call with this number.
     pub fn call(&self, number: u32) -> &'a Call {
         &self.calls.calls[number as usize]
+    }
+
+    /// True if a routine runs in place of the procedure.
+    pub fn is_replaced(&self, id: ProcId) -> bool {
+        !self.instead.at(id.index()).is_empty()
     }
 
     /// Calls at the exits of a procedure or of a part of one. A part whose procedure is not known has
@@ -185,7 +195,8 @@ impl<'a> Points<'a> {
         let first = proc.first_block.index();
         let blocks = first..first + proc.block_count as usize;
         let insts = self.cfg.proc_insts(id);
-        !self.proc[0].at(id.index()).is_empty()
+        self.is_replaced(id)
+            || !self.proc[0].at(id.index()).is_empty()
             || !self.at_exits(id).is_empty()
             || self
                 .of_blocks()
@@ -206,7 +217,9 @@ impl<'a> Points<'a> {
                 .inst
                 .iter()
                 .any(|x| !x.between(insts.clone()).is_empty())
-            || (self.cfg.is_entry(id) && !self.proc[0].at(block.proc.index()).is_empty())
+            || (self.cfg.is_entry(id)
+                && (self.is_replaced(block.proc)
+                    || !self.proc[0].at(block.proc.index()).is_empty()))
             || !self.at_exits(block.proc).is_empty()
     }
 
@@ -216,6 +229,10 @@ impl<'a> Points<'a> {
         let block = self.cfg.block(id);
         if inst == block.first {
             if self.cfg.is_entry(id) {
+                if self.cfg.block_pc(id) == self.cfg.proc(block.proc).start {
+                    let instead = self.instead.at(block.proc.index());
+                    around.instead = instead.first().copied();
+                }
                 around.entry.extend(self.proc[0].at(block.proc.index()));
                 around.entry.extend(self.entry.at(id.index()));
             }

@@ -22,6 +22,7 @@ use super::threads::{ThreadAccess, Threads};
 use super::{Clobbers, Options, Plan};
 use crate::cfg::{Cfg, Numbers};
 use crate::error::{Error, Result};
+use crate::ids::ProcId;
 use crate::image::Image;
 use crate::live::{Live, RegSet};
 use crate::tool::crossings::Crossings;
@@ -150,6 +151,7 @@ impl Whole {
                 calls_added: calls.calls.len() as u64,
                 calls_by_flow: flow.handled() as u64,
                 light: switch.is_some().then(Vec::new),
+                replaced: replaced(&calls),
                 ..whole.shared.emptied()
             };
             forget(&mut calls, &mut part, |call| flow.handles(call));
@@ -187,12 +189,18 @@ impl Whole {
         }
         whole.shared.data = data.bytes;
         whole.shared.data_relocs = data.relocs;
-        let planned = starter.max(there);
-        whole.shared.thread_info = whole.plans[planned].thread_info;
-        whole.shared.cell_info = whole.plans[planned].cell_info;
+        let plan = &whole.plans[starter.max(there)];
+        (whole.shared.thread_info, whole.shared.cell_info) = (plan.thread_info, plan.cell_info);
         whole.shared.counts = counts;
         Ok(whole)
     }
+}
+
+/// The procedures of an object in place of which routines run; sorted.
+fn replaced(calls: &Calls) -> Vec<ProcId> {
+    let mut procs: Vec<ProcId> = calls.replaced().map(ProcId).collect();
+    procs.sort_unstable();
+    procs
 }
 
 /// Does two things at once, the first of them in another thread.

@@ -28,6 +28,8 @@ pub enum Scope {
     Falling,
     /// The way out of a block by a jump or return at its end.
     Taken,
+    /// A procedure, in place of which the routine runs.
+    Instead,
 }
 
 impl Scope {
@@ -36,7 +38,7 @@ impl Scope {
     pub fn locate(self, id: u32, numbers: &[Numbers]) -> Option<(usize, u32)> {
         let first: fn(&Numbers) -> u32 = match self {
             Self::Program => return None,
-            Self::Proc => |n| n.proc,
+            Self::Proc | Self::Instead => |n| n.proc,
             Self::Inst => |n| n.inst,
             Self::Block | Self::Entry | Self::Falling | Self::Taken => |n| n.block,
         };
@@ -57,6 +59,7 @@ impl From<host::Scope> for Scope {
             host::Scope::Entry => Self::Entry,
             host::Scope::Falling => Self::Falling,
             host::Scope::Taken => Self::Taken,
+            host::Scope::Instead => Self::Instead,
         }
     }
 }
@@ -133,6 +136,8 @@ pub enum Argument {
     /// Base, index, scale and displacement of a sum of registers. Registers are given by their numbers as in
     /// `atom_abi::host::Reg`, or [`NO_REGISTER`].
     Sum(u8, u8, u8, i32),
+    /// The address of the words that say what happens after a call in place of a procedure.
+    Outcome,
 }
 
 /// Stands for no register in [`Argument::Sum`].
@@ -189,6 +194,12 @@ pub struct Calls {
 }
 
 impl Calls {
+    /// The numbers of the procedures in place of which routines run, as the calls have them.
+    pub fn replaced(&self) -> impl Iterator<Item = u32> {
+        let instead = self.calls.iter().filter(|c| c.scope == Scope::Instead);
+        instead.map(|c| c.id)
+    }
+
     /// Addresses of the analysis routines that are called, each once, in order.
     pub fn routines(&self) -> Vec<u64> {
         let mut routines = BTreeSet::new();

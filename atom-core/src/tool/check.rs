@@ -10,6 +10,7 @@ use super::calls::{self, Argument, Call, Calls};
 use super::operand::{At, When};
 use super::room::Piece;
 use super::session::Session;
+use crate::cfg::ProcKind;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::x86::ControlFlow;
 use crate::{Error, Result};
@@ -67,7 +68,7 @@ fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()> {
         scope: request.scope.into(),
         id: match request.scope {
             Scope::Program => 0,
-            Scope::Proc => session.numbers.proc + request.id,
+            Scope::Proc | Scope::Instead => session.numbers.proc + request.id,
             Scope::Inst => session.numbers.inst + request.id,
             Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
                 session.numbers.block + request.id
@@ -83,14 +84,15 @@ fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()> {
 /// An error that names the call's routine and point.
 fn refusal(session: &Session<'_>, request: &Request<'_>, routine: u64, reason: &str) -> Error {
     let cfg = session.cfg;
-    let place = match request.place {
-        Place::Before => "before",
-        Place::After => "after",
+    let place = match (request.scope, request.place) {
+        (Scope::Instead, _) => "in place of",
+        (_, Place::Before) => "before",
+        (_, Place::After) => "after",
     };
     let index = request.id as usize;
     let (what, address) = match request.scope {
         Scope::Program => ("the program".to_owned(), None),
-        Scope::Proc if index < cfg.procs.len() => {
+        Scope::Proc | Scope::Instead if index < cfg.procs.len() => {
             let id = ProcId(request.id);
             (
                 format!("the procedure `{}`", session.proc_name(id)),
@@ -123,7 +125,7 @@ fn refusal(session: &Session<'_>, request: &Request<'_>, routine: u64, reason: &
 fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), String> {
     let (kind, count) = match request.scope {
         Scope::Program => return Ok(()),
-        Scope::Proc => ("procedure", session.cfg.procs.len()),
+        Scope::Proc | Scope::Instead => ("procedure", session.cfg.procs.len()),
         Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
             ("block", session.cfg.blocks.len())
         }
@@ -157,12 +159,36 @@ fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), Strin
         }
         _ => {}
     }
-    if request.scope == Scope::Proc
+    if matches!(request.scope, Scope::Proc | Scope::Instead)
         && let Some(reason) = session.opaque_reason(ProcId(request.id))
     {
         return Err(format!(
             "the procedure is opaque and takes no calls ({reason}); ask for its status first"
         ));
+    }
+    if request.scope == Scope::Instead {
+        return check_replaced(session, ProcId(request.id));
+    }
+    Ok(())
+}
+
+/// Checks that a routine can run in place of a procedure.
+fn check_replaced(session: &Session<'_>, id: ProcId) -> Result<(), String> {
+    let proc = session.cfg.proc(id);
+    if let ProcKind::Fragment(_) = proc.kind {
+        return Err("it is a part of another procedure, which jumps to it".to_owned());
+    }
+    let symbols = session.image.symbols.iter();
+    let mut symbols = symbols.chain(&session.image.dynamic_symbols);
+    if symbols.any(|s| s.is_ifunc && !s.is_undefined && s.address == proc.start) {
+        return Err("it chooses a function when the program starts (IFUNC)".to_owned());
+    }
+    if session.image.is_go() {
+        return Err("functions of Go have a convention of their own".to_owned());
+    }
+    let number = session.numbers.proc + id.0;
+    if session.calls.borrow().replaced().any(|n| n == number) {
+        return Err("another routine runs in its place".to_owned());
     }
     Ok(())
 }
@@ -198,6 +224,8 @@ fn argument(
         ArgKind::Exported => exported(session, request, arg),
         ArgKind::ImageAddress => image_address(session, arg.value),
         ArgKind::Sum => sum(session, request, arg.value),
+        ArgKind::Outcome if request.scope == Scope::Instead => Ok(Argument::Outcome),
+        ArgKind::Outcome => Err("only a call in place of a procedure has an outcome".to_owned()),
     }
 }
 

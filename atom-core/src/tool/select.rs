@@ -283,7 +283,8 @@ impl Selected {
     /// True if a call on this thing is made.
     fn has(&self, cfg: &Cfg, scope: Scope, id: u32) -> bool {
         let (proc, address) = match scope {
-            Scope::Program => return true,
+            // What changes the program does not depend on what the user looks at.
+            Scope::Program | Scope::Instead => return true,
             Scope::Proc => (ProcId(id), cfg.proc(ProcId(id)).start),
             Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
                 let id = BlockId(id);

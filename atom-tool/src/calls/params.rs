@@ -101,6 +101,26 @@ unsafe impl Param for RegV {
     const CODE: u8 = code::REGV;
 }
 
+/// What a routine in place of a procedure decides; see [`Proc::replace`](crate::Proc::replace). The argument is
+/// [`OutcomeValue`](crate::OutcomeValue).
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome(*mut [u64; 2]);
+
+// SAFETY: transparent over a pointer.
+unsafe impl Param for Outcome {
+    const CODE: u8 = code::OTHER;
+}
+
+impl Outcome {
+    /// The procedure returns `result` to its caller without having run. Without this call it runs.
+    pub fn returns(self, result: u64) {
+        // SAFETY: only `atom` makes values of this type. They lead to two words of the point's stack, which nothing else
+        // accesses while the routine runs.
+        unsafe { *self.0 = [1, result] };
+    }
+}
+
 /// A string argument; use it as a `&'static str`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use atom_abi::host::{self, ANY_OPERAND, ArgKind, NO_REGISTER, Reg};
 
-use crate::calls::params::{Array, Element, Param, Params, RegV, Str, Value};
+use crate::calls::params::{Array, Element, Outcome, Param, Params, RegV, Str, Value};
 
 /// Handle of an analysis routine with parameters `P`, a tuple of types.
 /// [`#[analysis]`](crate::analysis) makes it.
@@ -144,6 +144,16 @@ pub struct BranchTarget;
 /// ends in returns only, and at a return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReturnValue;
+
+/// Stands for the outcome of a call in place of a procedure; see [`Proc::replace`](crate::Proc::replace).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutcomeValue;
+
+impl Arg<Outcome> for OutcomeValue {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::Outcome, 0)
+    }
+}
 
 /// Stands for the second 64 bits of a vector register; the register itself stands for the first
 /// 64.

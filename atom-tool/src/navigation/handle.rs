@@ -4,7 +4,7 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use atom_abi::host::{Class, InstType, NONE, Place, Scope};
+use atom_abi::host::{Class, InstType, NONE, Place, Reg, Scope};
 use atom_abi::{StrRef, host::Host};
 
 use crate::Result;
@@ -193,6 +193,27 @@ impl<'a> Proc<'a> {
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         (self.host().proc_size)(self.host().context, self.id)
+    }
+
+    /// Has a routine run in place of the procedure: the tool changes the program.
+    ///
+    /// The routine runs when the procedure is entered, before all calls that are added to the procedure. If it calls
+    /// [`Outcome::returns`](crate::Outcome::returns), control goes back to the caller with that result in `rax`, and no other
+    /// call at the procedure's entry or in it is made. Else the procedure runs as it is. Arguments of the procedure are
+    /// registers: `Reg::Rdi` is the first, `Reg::Rsp` leads to the return address. The procedure has to be a function of the
+    /// System V ABI whose result, if the routine gives it, is an integer.
+    ///
+    /// It is an error if the procedure is opaque, part of another one, an IFUNC or Go's, or if another routine is in its
+    /// place; ask [`Proc::can_be_replaced`].
+    pub fn replace<P: Params>(&self, routine: impl AsRoutine<P>, args: impl ArgList<P>) {
+        self.session
+            .add_typed(Scope::Instead, self.id, Place::Before, routine, args);
+    }
+
+    /// True if a routine can run in place of the procedure.
+    pub fn can_be_replaced(&self) -> bool {
+        self.session
+            .offers(Scope::Instead, self.id, Place::Before, &Reg::Rsp)
     }
 
     /// False if calls on the procedure are not made, because the user chose others (`--only`,

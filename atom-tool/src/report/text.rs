@@ -51,6 +51,12 @@ fn head(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
             writeln!(to, "{line}")?;
         }
     }
+    if let Some(names) = analysis_rt::replaced() {
+        let line = format!("{} changes the program: it replaces {names}", report.tool);
+        for line in tables::wrapped(&line, extent.width) {
+            writeln!(to, "{line}")?;
+        }
+    }
     if analysis_rt::counts_are_inherited() {
         writeln!(
             to,

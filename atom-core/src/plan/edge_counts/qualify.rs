@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
     }
 
     fn does(&mut self, call: &Call) -> Does {
-        if call.scope == Scope::Program {
+        if matches!(call.scope, Scope::Program | Scope::Instead) {
             return Does::Anything;
         }
         let range = call.args.start as usize..call.args.end as usize;

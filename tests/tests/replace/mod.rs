@@ -1,0 +1,77 @@
+//! A tool that changes the program: `examples/fault`, whose routine runs in place of `malloc`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use atom_tests::atom;
+use atom_tests::outcome::{Outcome, Setting, plain_environment, run};
+
+/// Compiles the program; returns its path in a folder of its own.
+fn build(name: &str, flags: &[&str]) -> PathBuf {
+    let folder = atom_tests::cache::empty_folder(&format!("replace-{name}"));
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let out = folder.join("program");
+    let mut command = Command::new("gcc");
+    command.args(["-O1", "-g"]).args(flags);
+    command.arg(here.join("tests/replace/program.c"));
+    assert!(command.arg("-o").arg(&out).status().unwrap().success());
+    out
+}
+
+/// Has the n-th `malloc` fail; returns what `atom` said and what the program did.
+fn with_fault(program: &Path, more: &[&str], nth: u32) -> (String, Outcome) {
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/fault/fault.rs");
+    let out = program.with_extension("rewritten");
+    let mut command = Command::new(atom::command().unwrap());
+    command
+        .arg(program)
+        .arg(tool)
+        .args(more)
+        .arg("-o")
+        .arg(&out);
+    let made = command
+        .args(["--", "--nth", &nth.to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(made.status.success(), "{said}");
+    let mut command = Command::new(&out);
+    plain_environment(&mut command);
+    (said, run(&mut command, &Setting::default()).unwrap())
+}
+
+#[test]
+fn one_call_of_malloc_fails() {
+    let ways: [(&str, &[&str], &[&str]); 2] = [
+        ("whole", &[], &["--libs", "--check"]),
+        ("static", &["-static"], &["--check"]),
+    ];
+    for (name, flags, more) in ways {
+        let program = build(name, flags);
+        let mut failed = 0;
+        // What the loader and the library allocate comes first, and is no part of the five.
+        for nth in 1..40 {
+            let (said, outcome) = with_fault(&program, more, nth);
+            assert!(
+                said.contains("changes the program: it replaces malloc"),
+                "{said}"
+            );
+            let told = String::from_utf8_lossy(&outcome.stderr).into_owned();
+            match &outcome.stdout[..] {
+                b"yyyyy\n" if failed == 0 || told.is_empty() => {}
+                // The library does not start without its memory.
+                text if text.len() != 6 => {}
+                text => {
+                    let n = text.iter().filter(|b| **b == b'n').count();
+                    assert_eq!((n, text[failed]), (1, b'n'), "{name} {nth}");
+                    assert_eq!(told, format!("fault: malloc({}) fails\n", 1000 + failed));
+                    failed += 1;
+                }
+            }
+            if failed == 5 {
+                break;
+            }
+        }
+        assert_eq!(failed, 5, "{name}");
+    }
+}
