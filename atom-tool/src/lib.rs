@@ -116,7 +116,7 @@ pub use data::thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 pub use measure::allocations::Allocator;
 pub use measure::landings::Landing;
 pub use measure::stack::stack_around;
-pub use measure::{allocations, clocks, intervals, notes, paths, simulate};
+pub use measure::{allocations, clocks, intervals, notes, paths, simulate, stacks};
 pub use navigation::address::{Address, ObjectEvent, on_object_event};
 pub use navigation::edges::Way;
 pub use navigation::float::FloatOps;

@@ -32,6 +32,7 @@ mod heap;
 mod in_line;
 mod kernel;
 mod libraries;
+mod memcheck;
 mod memtrace;
 mod mix;
 mod models;

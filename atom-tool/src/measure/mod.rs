@@ -8,3 +8,4 @@ pub mod notes;
 pub mod paths;
 pub mod simulate;
 pub(crate) mod stack;
+pub mod stacks;

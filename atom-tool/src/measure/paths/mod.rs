@@ -58,7 +58,7 @@ mod sites;
 mod slow;
 mod state;
 mod tree;
-mod walk;
+pub(crate) mod walk;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

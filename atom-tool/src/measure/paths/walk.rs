@@ -21,7 +21,7 @@ use crate::plain_data;
 
 plain_data! {
     /// A call site.
-    pub(super) struct SiteFrame {
+    pub(crate) struct SiteFrame {
         /// Original return address, with the number of its object.
         pub back: u64,
         /// Offset of the virtual frame pointer from rsp or rbp.
@@ -87,11 +87,11 @@ impl SiteFrame {
 const LARGEST: u64 = 8 << 20;
 
 /// Size of a word on the stack.
-pub(super) const WORD: u64 = 8;
+pub(crate) const WORD: u64 = 8;
 
 /// A frame: the address of its return address, and rbp as the caller had it.
 #[derive(Clone, Copy)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     pub slot: u64,
     pub rbp: u64,
 }
@@ -170,7 +170,7 @@ static KNOWN: [AtomicU32; 1 << KNOWN_BITS] = [const { AtomicU32::new(0) }; 1 << 
 static STRANGE: [AtomicU64; 1 << 8] = [const { AtomicU64::new(0) }; 1 << 8];
 
 /// Prepares for the process with these call sites.
-pub(super) fn begin(sites: Array<SiteFrame>) {
+pub(crate) fn begin(sites: Array<SiteFrame>) {
     // A second table would be the same.
     let _ = TABLE.set(Table(sites));
     grow();
@@ -181,12 +181,12 @@ static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// Number of changes of the memory map so far. While it stays the same, each return address leads to one call site.
 #[inline(always)]
-pub(super) fn changes() -> u64 {
+pub(crate) fn changes() -> u64 {
     CHANGES.load(Relaxed)
 }
 
 /// An object is mapped or unmapped: return addresses may be other ones now.
-pub(super) fn forget() {
+pub(crate) fn forget() {
     grow();
     CHANGES.fetch_add(1, Relaxed);
     KNOWN.iter().for_each(|known| known.store(0, Relaxed));
@@ -195,7 +195,7 @@ pub(super) fn forget() {
 
 /// A call site by its number, from 1 on.
 #[inline(always)]
-pub(super) fn site(number: u64) -> Option<&'static SiteFrame> {
+pub(crate) fn site(number: u64) -> Option<&'static SiteFrame> {
     Some(rows()?.get(number)?.0)
 }
 
@@ -220,7 +220,7 @@ fn strange(back: u64) -> &'static AtomicU64 {
 
 /// The call site with this return address, or that there is none; `None` if that has not been asked lately.
 #[inline(always)]
-pub(super) fn known_site(back: u64) -> Option<Option<Found>> {
+pub(crate) fn known_site(back: u64) -> Option<Option<Found>> {
     let number = known(back).load(Relaxed);
     let row = rows()?.get(number.into());
     match row.filter(|(_, own)| own.load(Relaxed) == back) {
@@ -231,7 +231,7 @@ pub(super) fn known_site(back: u64) -> Option<Option<Found>> {
 
 /// The call site with this return address.
 #[inline(always)]
-pub(super) fn site_behind(back: u64) -> Option<Found> {
+pub(crate) fn site_behind(back: u64) -> Option<Found> {
     known_site(back).unwrap_or_else(|| search(back))
 }
 

@@ -1,0 +1,145 @@
+//! The tool `memcheck` on programs whose errors are noted in their sources, and on programs without any.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use atom_tests::atom::{self, Job};
+use atom_tests::outcome::{End, Outcome, Setting, plain_environment, run};
+
+fn source(name: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.join("tests/memcheck/programs").join(name)
+}
+
+/// Compiles a program; returns its path in a folder of its own.
+fn build(name: &str, flags: &[&str]) -> PathBuf {
+    let folder = name.replace('.', "-") + flags[0];
+    let folder = atom_tests::cache::empty_folder(&format!("memcheck-{folder}"));
+    let out = folder.join("program");
+    let mut command = Command::new("g++");
+    if name.ends_with(".c") {
+        command = Command::new("gcc");
+    }
+    command
+        .args(["-g", "-w", "-fno-builtin", "-fno-optimize-sibling-calls"])
+        .args(flags);
+    command.arg(source(name)).arg("-o").arg(&out);
+    assert!(command.status().unwrap().success());
+    out
+}
+
+/// Runs a program with `memcheck`, as a whole process.
+fn memcheck(program: &Path, rest: &[&str], options: &[&str]) -> Outcome {
+    let out = program.with_extension("rewritten");
+    let options = options.iter().map(|option| (*option).to_owned());
+    let job = Job::Tool("memcheck".into(), options.collect());
+    let job = Job::Whole(Box::new(job), Vec::new());
+    atom::instrument(program, &out, &job, false).unwrap();
+    let mut command = Command::new(&out);
+    plain_environment(&mut command);
+    run(command.args(rest), &Setting::default()).unwrap()
+}
+
+/// The lines that a source expects to be told, and how the message begins.
+fn expected(name: &str) -> BTreeSet<(usize, String)> {
+    let text = std::fs::read_to_string(source(name)).unwrap();
+    let lines = text.lines().enumerate();
+    lines
+        .filter_map(|(i, line)| Some((i + 1, line.split_once("// error: ")?.1.to_owned())))
+        .collect()
+}
+
+/// The lines without the number of the process.
+fn told(outcome: &Outcome) -> Vec<String> {
+    let text = String::from_utf8_lossy(&outcome.stderr);
+    let lines = text.lines();
+    let bare = lines.filter_map(|line| Some(line.split_once("== ")?.1.to_owned()));
+    bare.collect()
+}
+
+/// Asserts that what is told is what the source expects.
+fn compare(name: &str, told: &[String]) {
+    let expected = expected(name);
+    let mut found = BTreeSet::new();
+    for (i, line) in told.iter().enumerate() {
+        let is_place = line.starts_with("   at ") && i != 0;
+        let message = told[i.saturating_sub(1)].as_str();
+        let is_first = !message.starts_with(' ') && !message.contains("are definitely lost");
+        if !is_place || !is_first {
+            continue;
+        }
+        let place = line.rsplit(':').next().unwrap().trim_end_matches(')');
+        let place: usize = place.parse().unwrap_or_else(|_| panic!("{line}"));
+        let of_line = expected
+            .iter()
+            .find(|e| e.0 == place && message.starts_with(&e.1));
+        let of_line = of_line.unwrap_or_else(|| panic!("{name}: {message} in line {place}"));
+        found.insert(of_line.clone());
+    }
+    assert_eq!(found, expected, "{name}: {}", told.join("\n"));
+}
+
+#[test]
+fn errors_are_found_where_they_are() {
+    for level in ["-O0", "-O2"] {
+        for name in ["errors.c", "families.cc"] {
+            let program = build(name, &[level]);
+            let outcome = memcheck(&program, &[], &["--leak-check", "full"]);
+            let told = told(&outcome);
+            compare(name, &told);
+            let is_c = name == "errors.c";
+            // At -O0 a word of the stack may still lead to the block.
+            let leak = told
+                .iter()
+                .any(|line| line == "77 bytes in 1 blocks are definitely lost");
+            assert!(leak || !is_c || level == "-O0", "{}", told.join("\n"));
+            let places = [
+                " is 0 bytes after a block of size 10 alloc'd",
+                " is 4 bytes before a block of size 40 alloc'd",
+                " is 8 bytes inside a block of size 40 free'd",
+            ];
+            for place in places.iter().filter(|_| is_c) {
+                assert!(told.iter().any(|line| line.contains(place)), "{place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_decide_the_exit_code() {
+    let program = build("errors.c", &["-O1"]);
+    let options = ["--error-exitcode", "9", "--leak-check", "no"];
+    assert_eq!(memcheck(&program, &[], &options).end, End::Exit(9));
+}
+
+#[test]
+fn programs_without_errors_are_not_accused() {
+    let programs: [&[&str]; 4] = [
+        &[
+            "/bin/bash",
+            "-c",
+            "for i in 1 2 3; do echo $((i * i)); done",
+        ],
+        &[
+            "/usr/bin/perl",
+            "-e",
+            "my %h; $h{$_ % 9} .= $_ for 1..99; print sort %h;",
+        ],
+        &["/usr/bin/sort", "/etc/passwd"],
+        &["/usr/bin/xz", "-c", "/etc/passwd"],
+    ];
+    for line in programs.iter().filter(|line| Path::new(line[0]).exists()) {
+        let mut original = Command::new(line[0]);
+        plain_environment(&mut original);
+        let original = run(original.args(&line[1..]), &Setting::default()).unwrap();
+        let folder = atom_tests::cache::empty_folder("memcheck-clean");
+        let program = folder.join("program");
+        std::fs::copy(line[0], &program).unwrap();
+        let outcome = memcheck(&program, &line[1..], &["--leak-check", "no"]);
+        assert_eq!(outcome.stdout, original.stdout, "{}", line[0]);
+        let told = told(&outcome);
+        let is_clean = |line: &String| line == "ERROR SUMMARY: 0 errors from 0 contexts";
+        assert!(told.iter().any(is_clean), "{}", told.join("\n"));
+    }
+}

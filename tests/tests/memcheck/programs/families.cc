@@ -1,0 +1,34 @@
+// Blocks that another family frees than allocated them.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#define APART __attribute__((noinline, noipa))
+
+APART static int *array() { return new int[3]; }
+APART static int *one() { return new int(3); }
+
+APART static void drop(int *p)
+{
+    delete p; // error: Mismatched free() / delete / delete []
+}
+APART static void drop_array(int *p)
+{
+    delete[] p; // error: Mismatched free() / delete / delete []
+}
+APART static void release(int *p)
+{
+    free(p); // error: Mismatched free() / delete / delete []
+}
+
+int main()
+{
+    std::vector<std::string> strings;
+    for (int i = 0; i < 100; i++)
+        strings.push_back(std::string(i, 'x'));
+    drop(one());
+    drop_array(array());
+    drop(array());
+    drop_array(one());
+    release(one());
+}

@@ -1,0 +1,108 @@
+//! Shadow memory: one byte for 8 bytes of the process, at a fixed distance.
+//!
+//! 0: all 8 bytes are addressable. 1 to 7: only so many of the first. Others are negative: no byte is.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+
+/// Address of the shadow of address 0.
+pub const OFFSET: u64 = 0x7fff_8000;
+/// Beside a block.
+pub const REDZONE: u8 = 0xfa;
+/// Of a block that was freed.
+pub const FREED: u8 = 0xfd;
+
+/// First address of the shadow that is above the tool's code and data, and the end.
+const SPAN: [u64; 2] = [0x8000_0000, 0x1000_7fff_8000];
+const PAGE: u64 = 4096;
+
+unsafe extern "C" {
+    fn mmap(at: *mut c_void, len: usize, prot: c_int, how: c_int, fd: c_int, from: c_long)
+    -> isize;
+    fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int;
+}
+
+const READ_WRITE: c_int = 3;
+/// Private, anonymous, without reserved swap space, at this address if nothing is there.
+const HOW: c_int = 0x2 | 0x20 | 0x4000 | 0x10_0000;
+const DONTNEED: c_int = 4;
+const NOHUGEPAGE: c_int = 15;
+const DONTDUMP: c_int = 16;
+
+/// Maps memory at these addresses; false if something is there already, or if there is none.
+pub fn map(start: u64, len: u64) -> bool {
+    let at = with_exposed_provenance_mut::<c_void>(start as usize);
+    // SAFETY: it replaces nothing.
+    unsafe {
+        if mmap(at, len as usize, READ_WRITE, HOW, -1, 0) != start as isize {
+            return false;
+        }
+        madvise(at, len as usize, NOHUGEPAGE);
+        madvise(at, len as usize, DONTDUMP);
+    }
+    true
+}
+
+/// Gives the pages between two addresses back to the kernel. They are zeros afterwards.
+pub fn give_back(start: u64, end: u64) {
+    let (start, end) = (start.next_multiple_of(PAGE), end & !(PAGE - 1));
+    if start < end {
+        let at = with_exposed_provenance_mut::<c_void>(start as usize);
+        // SAFETY: pages of a block that was freed.
+        unsafe { madvise(at, (end - start) as usize, DONTNEED) };
+    }
+}
+
+/// Maps the shadow.
+pub fn begin() -> bool {
+    // The shadow of the first pages, which no program maps, may be where the tool's own data is.
+    for page in (OFFSET..SPAN[0]).step_by(PAGE as usize) {
+        map(page, PAGE);
+    }
+    map(SPAN[0], SPAN[1] - SPAN[0])
+}
+
+fn at(address: u64) -> *mut u8 {
+    with_exposed_provenance_mut(((address >> 3) + OFFSET) as usize)
+}
+
+/// Sets the shadow between two addresses, the first of which is a multiple of 8.
+pub fn set(start: u64, end: u64, value: u8) {
+    // SAFETY: the shadow is mapped as a whole.
+    unsafe { at(start).write_bytes(value, (end.saturating_sub(start)).div_ceil(8) as usize) }
+}
+
+/// Makes a block addressable; the redzone after it is set already.
+pub fn open(start: u64, size: u64) {
+    set(start, start + (size & !7), 0);
+    if !size.is_multiple_of(8) {
+        // SAFETY: as above.
+        unsafe { *at(start + (size & !7)) = (size % 8) as u8 };
+    }
+}
+
+/// True if a byte is addressable.
+pub fn is_open(address: u64) -> bool {
+    // SAFETY: as above.
+    let shadow = unsafe { *with_exposed_provenance::<i8>(((address >> 3) + OFFSET) as usize) };
+    shadow == 0 || ((address & 7) as i8) < shadow
+}
+
+/// The first byte of a range that is not addressable.
+pub fn first_closed(start: u64, len: u64) -> Option<u64> {
+    let end = start.checked_add(len)?;
+    let mut address = start;
+    while address < end {
+        // SAFETY: as above.
+        let shadow = unsafe { *at(address) };
+        if shadow != 0 && !is_open(address) {
+            return Some(address);
+        }
+        address = if shadow == 0 {
+            (address | 7) + 1
+        } else {
+            address + 1
+        };
+    }
+    None
+}
