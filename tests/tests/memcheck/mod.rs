@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use atom_tests::atom::{self, Job};
-use atom_tests::outcome::{End, Outcome, Setting, plain_environment, run};
+use atom_tests::outcome::{Outcome, Setting, plain_environment, run};
+use atom_tests::source::End;
 
 fn source(name: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
