@@ -1,8 +1,8 @@
 //! The interface's version, and the hash that reminds of it.
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 28;
+pub const INTERFACE_VERSION: u32 = 29;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0xa5df_ad2d_96a7_af01;
+pub const INTERFACE_HASH: u64 = 0x5d19_463b_c83f_40a7;
