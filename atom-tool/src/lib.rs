@@ -129,8 +129,8 @@ pub use navigation::program::Program;
 pub use navigation::references::{References, Times, repeated};
 pub use navigation::registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use options::{Args, Options};
-pub use report::output;
 pub use report::{Cell, Files, Report, ReportFiles};
+pub use report::{estimate as sampling, output};
 
 /// The error of an instrument routine: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

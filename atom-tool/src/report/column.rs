@@ -3,6 +3,8 @@
 //! People read that from titles. Programs that add profiles up or compare them cannot, so a tool says it with a
 //! [`Column`]. Where a tool gives a name only, type and role follow from the cells.
 
+use super::Cell;
+use super::estimate::Estimate;
 pub use tables::schema::{By, Sum};
 pub(super) use tables::schema::{Role, Type};
 
@@ -140,6 +142,30 @@ impl Column {
     /// Texts, which describe rows.
     pub const fn text(name: &'static str) -> Self {
         Self::typed(name, Type::Text, Role::Label)
+    }
+
+    /// True if a run that is sampled tells only a part of its values, from which those of the whole run are estimated.
+    pub(super) fn is_estimated(&self) -> bool {
+        self.kind == Some(Type::Count) && self.sum == Some(Sum::Add)
+    }
+
+    /// Makes what was counted in the bursts of a run an estimate for all of it.
+    pub(super) fn estimate(&self, cell: &mut Cell, estimate: &Estimate) {
+        if let (true, Cell::Number(n)) = (self.is_estimated(), cell) {
+            *n = estimate.count(*n);
+        }
+    }
+
+    /// Half the widths of the intervals of its values.
+    pub(super) fn spread(&self) -> Self {
+        let mut column = Self::new(format!("{} ±", self.name).leak());
+        column.kind = self.kind.map(|kind| match kind {
+            Type::Percent => Type::Ratio,
+            kind => kind,
+        });
+        column.unit = self.unit;
+        column.role = Some(Role::Measure);
+        column.sum(Sum::None)
     }
 
     /// The same column with a unit.
