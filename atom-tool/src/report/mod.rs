@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use tables::{grouped, grouped_decimal};
 
 use crate::Address;
-use crate::data::sites::{Site, Sites};
+use crate::data::sites::{LineProcs, Site, Sites};
 
 pub use column::{By, Column, Sum};
 pub use files::{Files, ReportFiles};
@@ -339,6 +339,7 @@ impl Report {
         let mut procs: BTreeMap<u64, (Site, [u64; K])> = BTreeMap::new();
         // Two objects may contain code of one source file.
         let mut lines: BTreeMap<(&str, u32, usize), (Site, [u64; K])> = BTreeMap::new();
+        let mut line_procs = LineProcs::default();
         let add = |entry: &mut (Site, [u64; K]), n: [u64; K]| {
             entry.1.iter_mut().zip(n).for_each(|(sum, n)| *sum += n);
         };
@@ -356,6 +357,7 @@ impl Report {
                 let object = Address(site.proc_pc).object_number();
                 let line = lines.entry((site.file, site.line, object));
                 add(line.or_insert((site, [0; K])), n);
+                line_procs.add(&site);
             }
         }
         let total: u64 = procs.values().map(|(_, n)| n[1]).sum();
@@ -390,7 +392,7 @@ impl Report {
         let table = self.typed_table(By::Line, title, columns);
         for (site, n) in lines.into_values() {
             let mut row = values(n);
-            row.extend([site.place(), Cell::Text(site.proc_of_process())]);
+            row.extend([site.place(), Cell::Text(line_procs.label(&site))]);
             table.row_of(row);
         }
         table.sort(2).sort(0);
