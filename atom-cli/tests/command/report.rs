@@ -223,6 +223,45 @@ fn profiles_of_one_program_are_added_up() {
     );
 }
 
+/// Coverage of several runs is the union of theirs. Of one run twice it is what the tool itself says of that run.
+#[test]
+fn coverage_of_several_runs_is_the_union() {
+    let runs = Runs::new();
+    let once = runs.run("cover", "a.profile", &[]);
+    let other = runs.run("cover", "b.profile", &["x", "y"]);
+    let facts = |files: &[&str]| -> serde_json::Value {
+        let words = [files, &["--json"]].concat();
+        let mut json: serde_json::Value = serde_json::from_str(&runs.report(&words)).unwrap();
+        json["facts"].take()
+    };
+    let (one, twice) = (facts(&["a.profile"]), facts(&["a.profile", "a.profile"]));
+    for set in ["blocks", "procedures", "lines"] {
+        for name in [
+            set,
+            &format!("{set} executed"),
+            &format!("{set} executed %"),
+        ] {
+            assert!(one[name].as_f64().unwrap() > 0.0, "{name}");
+            assert_eq!(one[name], twice[name], "{name}");
+        }
+    }
+    for table in ["procedures", "source files"] {
+        let rows = |files: &[&str]| runs.csv(&[files, &["--table", table, "--sort", "%"]].concat());
+        let mut rows = [&["a.profile"][..], &["a.profile", "a.profile"]].map(rows);
+        rows.iter_mut()
+            .for_each(|rows| rows.sort_by_key(|row| format!("{row:?}")));
+        assert!(rows[0] == rows[1], "{table}");
+    }
+    let both = facts(&["a.profile", "b.profile", "--together"]);
+    let name = "lines executed";
+    let most = number(&once, name).max(number(&other, name));
+    let union = both[name].as_u64().unwrap();
+    assert!((most..=number(&once, "lines")).contains(&union));
+    let lines = runs.csv(&["a.profile", "b.profile", "--table", "lines"]);
+    let executed = lines.iter().filter(|row| row["executed"] != "0").count();
+    assert_eq!(union, executed as u64);
+}
+
 #[test]
 fn what_changed_is_shown() {
     let runs = Runs::new();

@@ -12,6 +12,7 @@ mod nameless;
 pub mod output;
 mod profile;
 mod text;
+mod ticks;
 mod unseen;
 
 use std::borrow::Cow;

@@ -134,6 +134,7 @@ pub fn text_fact(name: &str, text: &str) -> Fact {
         kind: Type::Text,
         unit: None,
         sum: Sum::None,
+        from: None,
         part: None,
         whole: None,
         value: FactValue::Text(text.into()),
