@@ -6,7 +6,7 @@
 use super::Cell;
 use super::estimate::Estimate;
 pub use tables::schema::{By, Sum};
-pub(super) use tables::schema::{Role, Type};
+pub(super) use tables::schema::{Follows, Role, Type};
 
 /// By what a derived column's part is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +47,16 @@ pub struct Column {
     pub(super) sum: Option<Sum>,
     /// Of a derived column: the part, and by what it is divided.
     pub(super) quotient: Option<(&'static str, Whole)>,
+    /// What it is computed from in a sum of profiles.
+    pub(super) from: Option<Source>,
+}
+
+/// The table that a number follows from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Source {
+    pub table: &'static str,
+    pub column: Option<&'static str>,
+    pub by: Follows,
 }
 
 impl From<&'static str> for Column {
@@ -66,6 +76,7 @@ impl Column {
             role: None,
             sum: None,
             quotient: None,
+            from: None,
         }
     }
 
@@ -191,5 +202,32 @@ impl Column {
     pub const fn sum(mut self, sum: Sum) -> Self {
         self.sum = Some(sum);
         self
+    }
+
+    const fn follows(
+        mut self,
+        table: &'static str,
+        column: Option<&'static str>,
+        by: Follows,
+    ) -> Self {
+        self.from = Some(Source { table, column, by });
+        self.sum(Sum::None)
+    }
+
+    /// The same column, whose value is the number of rows of a table whose `column` is not 0: the size of a set, which
+    /// is counted again in the sum of several runs. Of a row it is the number of rows that belong to it: by the
+    /// address from which on they do, or by the source file.
+    pub const fn rows_of(self, table: &'static str, column: &'static str) -> Self {
+        self.follows(table, Some(column), Follows::Rows)
+    }
+
+    /// The same column, whose value is the number of all rows of a table.
+    pub const fn all_rows_of(self, table: &'static str) -> Self {
+        self.follows(table, None, Follows::Rows)
+    }
+
+    /// The same column, whose value is the sum of a column of a table.
+    pub const fn total_of(self, table: &'static str, column: &'static str) -> Self {
+        self.follows(table, Some(column), Follows::Total)
     }
 }

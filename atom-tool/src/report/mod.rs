@@ -13,6 +13,7 @@ mod nameless;
 pub mod output;
 mod profile;
 mod text;
+mod ticks;
 mod unseen;
 
 use std::borrow::Cow;
@@ -22,7 +23,7 @@ use std::io::{self, Write};
 use tables::{grouped, grouped_decimal};
 
 use crate::Address;
-use crate::data::sites::{Site, Sites};
+use crate::data::sites::{LineProcs, Site, Sites};
 
 pub use column::{By, Column, Sum};
 use estimate::{Estimate, Figure};
@@ -414,6 +415,7 @@ impl Report {
         // Two objects may contain code of one source file.
         let mut lines: BTreeMap<(&str, u32, usize), Counted<K>> = BTreeMap::new();
         let mut has_spread = false;
+        let mut line_procs = LineProcs::default();
         let counts = |name: &'static str| Column::count(name, name);
         let names = [all, some].into_iter().chain(more.iter().copied());
         let columns = names.map(counts).chain([Column::address("pc")]);
@@ -435,6 +437,7 @@ impl Report {
                 let object = Address(site.proc_pc).object_number();
                 let line = lines.entry((site.file, site.line, object));
                 line.or_insert_with(nothing).add(&one);
+                line_procs.add(&site);
             }
         }
         let total: u64 = procs.values().map(|one| one.counts[1]).sum();
@@ -483,7 +486,7 @@ impl Report {
         for one in lines.into_values() {
             let mut row = values(&one);
             let site = one.site;
-            row.extend([site.place(), Cell::Text(site.proc_of_process())]);
+            row.extend([site.place(), Cell::Text(line_procs.label(&site))]);
             table.row_of(row);
         }
         table.sort(references).sort(0);
