@@ -14,7 +14,7 @@ use crate::heap::alloc;
 use crate::lifecycle::{end, exec, system_call, windows};
 use crate::process::info;
 use crate::sys::{apart, fatal, signals};
-use crate::threads::counts;
+use crate::threads::{bursts, counts};
 
 macro_rules! exports {
     ($($name:literal => $function:expr,)*) => {
@@ -306,4 +306,5 @@ exports! {
     "__atom_forked" => counts::forked,
     "__atom_system_call" => system_call::system_call,
     "__atom_window" => windows::window,
+    "__atom_turn" => bursts::turn,
 }

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub struct Control {
     /// Not 0 while calls are made.
     pub is_on: AtomicU32,
-    /// Number of windows that began.
+    /// Number of windows that began. In a run that is sampled, the windows are the bursts of all threads.
     pub windows: AtomicU32,
     /// When the window that is open began.
     pub since: AtomicU64,
@@ -28,12 +28,26 @@ pub struct Control {
     pub asked: AtomicU32,
     /// See `asked`.
     pub answered: AtomicU32,
+    /// Length of a burst, in tests that a thread passes; 0 if the run is not sampled.
+    pub burst: AtomicU32,
+    /// Number of tests for which the calls are made before a burst, to warm up what the tool simulates. What they count is
+    /// not in the results. [`Self::WARM_UP_OF_TOOL`] until the tool has said it.
+    pub warm_up: AtomicU32,
+    /// Mean number of tests from the end of a burst to the next one's begin.
+    pub gap: AtomicU32,
+    /// Where the random numbers begin; 0: somewhere else in each process.
+    pub seed: AtomicU64,
+    /// Number of tests that threads have passed in bursts, and in all, where the run is sampled.
+    pub tests: [AtomicU64; 2],
 }
 
 /// What follows the name of the run's record in the name of the file.
 pub const CONTROL_SUFFIX: &str = ".control";
 
 impl Control {
+    /// Value of [`Self::warm_up`] where the tool is to choose it.
+    pub const WARM_UP_OF_TOOL: u32 = u32::MAX;
+
     /// Begins a window at a time, or ends it, unless that was done; returns true if this call did it. Threads and processes
     /// may do so at once.
     pub fn set(&self, is_on: bool, now: u64) -> bool {

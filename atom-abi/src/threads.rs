@@ -15,7 +15,7 @@
 //! pointer (FS base). A block therefore names its owner by thread pointer,
 //! and code that a new thread may enter first compares the two.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 
 /// Bytes from a block's start to the tool's data; also the block's alignment.
 pub const THREAD_HEADER: usize = 64;
@@ -28,6 +28,8 @@ pub const THREAD_OWNER: usize = 8;
 pub const THREAD_MINUS_OWNER: usize = 16;
 /// Offset in a block of [`ThreadBlock::stack`].
 pub const THREAD_STACK: usize = 40;
+/// Offset in a block of [`ThreadBlock::left`].
+pub const THREAD_LEFT: usize = 48;
 
 /// Size in bytes of a thread's stack for analysis routines, where they do not run on the program's.
 pub const STACK_SIZE: usize = 1 << 20;
@@ -52,7 +54,11 @@ pub struct ThreadBlock {
     pub is_total: u32,
     /// Where the stack of the next call of an analysis routine begins; 0 where routines run on the program's stack.
     pub stack: AtomicU64,
-    _reserved: [u64; 2],
+    /// Number of tests after which the thread leaves each version of the text, the full one first, in runs that are sampled
+    /// ([`Control::burst`](crate::Control::burst)). Negative: at the next test.
+    pub left: [AtomicI32; 2],
+    /// What the runtime keeps of the thread's bursts; null at first.
+    pub bursts: AtomicPtr<u8>,
 }
 
 impl ThreadBlock {
@@ -66,7 +72,8 @@ impl ThreadBlock {
             tid: AtomicU32::new(0),
             is_total: 1,
             stack: AtomicU64::new(0),
-            _reserved: [0; 2],
+            left: [const { AtomicI32::new(0) }; 2],
+            bursts: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
 }
@@ -77,6 +84,7 @@ const _: () = {
     assert!(core::mem::offset_of!(ThreadBlock, owner) == THREAD_OWNER);
     assert!(core::mem::offset_of!(ThreadBlock, minus_owner) == THREAD_MINUS_OWNER);
     assert!(core::mem::offset_of!(ThreadBlock, stack) == THREAD_STACK);
+    assert!(core::mem::offset_of!(ThreadBlock, left) == THREAD_LEFT);
 };
 
 /// A range of a block.

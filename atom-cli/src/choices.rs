@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser};
 
 use crate::job::Job;
+use crate::sampling::Sampling;
 
 /// What is instrumented, and how: the options that `atom APP` and `atom run` share.
 #[derive(Args, Clone, Default)]
@@ -27,6 +28,9 @@ pub struct Choices {
     /// Write each procedure with and without the tool's calls; the run decides which is used
     #[arg(long, hide = true, conflicts_with_all = ["from", "to"])]
     pub switchable: bool,
+    /// How the run is sampled.
+    #[command(flatten)]
+    pub sampling: Sampling,
     /// Call every analysis routine, instead of making small ones part of the program
     #[arg(long)]
     pub no_inline: bool,
@@ -81,6 +85,7 @@ impl Choices {
         words.extend(patterns("--skip", &self.skip));
         words.extend(patterns("--from", &self.from));
         words.extend(patterns("--to", &self.to));
+        words.extend(self.sampling.words());
         let with = self.with.iter().map(|f| f.display().to_string());
         words.extend(with.flat_map(|file| ["--with".to_owned(), file]));
         words.extend(flags.iter().filter(|f| f.1).map(|f| f.0.to_owned()));

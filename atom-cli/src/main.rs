@@ -30,6 +30,7 @@ mod proc_stat;
 mod report;
 mod request;
 mod run;
+mod sampling;
 mod source;
 mod spelling;
 mod steps;

@@ -168,10 +168,11 @@ fn options(args: &Run) -> Result<Options<'_>> {
         precise_signals: choices.precise_signals,
         keep_registers: choices.keep_registers,
         no_gs: choices.no_gs,
-        switch: match args.switch_every {
-            Some(n) => Some(Switch::Every(n)),
+        switch: match (args.switch_every, choices.sampling.bursts()) {
+            (Some(n), _) => Some(Switch::Every(n)),
+            (None, Some(bursts)) => Some(Switch::Bursts(bursts)),
             // Without a place where the first window begins, it begins with the program.
-            None => choices.has_windows().then_some(Switch::Flag(
+            (None, None) => choices.has_windows().then_some(Switch::Flag(
                 !choices.to.is_empty() && choices.from.is_empty(),
             )),
         },

@@ -106,7 +106,7 @@ pub use data::marks::{Mark, MarkAt, MarkTable, Marks};
 pub use data::packed;
 pub use data::plain::Record;
 pub use data::shared::Shared;
-pub use data::sites::{Site, SiteList, Sites};
+pub use data::sites::{LineProcs, Site, SiteList, Sites};
 pub use data::strings::{StringList, Strings};
 pub use data::targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
 pub use data::thread_data::{
@@ -130,8 +130,8 @@ pub use navigation::program::Program;
 pub use navigation::references::{References, Times, repeated};
 pub use navigation::registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use options::{Args, Options};
-pub use report::output;
 pub use report::{Cell, Files, Report, ReportFiles};
+pub use report::{estimate as sampling, output};
 
 /// The error of an instrument routine: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -13,6 +13,7 @@ use crate::c::time::clock_gettime;
 use crate::process::{info, note};
 use crate::sys::call::{is_error, syscall};
 use crate::sys::memory::{self, PAGE};
+use crate::threads::bursts;
 
 /// The file of the run where it only adds up; null if there is none.
 static SUMS: AtomicPtr<Control> = AtomicPtr::new(null_mut());
@@ -96,6 +97,7 @@ pub(super) fn leave_sums() {
 
 /// At the end of the process: the window that is open ends.
 pub(super) fn settle() {
+    bursts::settle(sums());
     if let (Some(control), Some(sums)) = (control(), sums())
         && control.is_on.load(Ordering::Relaxed) != 0
     {

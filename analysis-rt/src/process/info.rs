@@ -3,7 +3,7 @@
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use atom_abi::{StartInfo, ThreadInfo};
+use atom_abi::{StartInfo, ThreadInfo, ThreadRange};
 
 /// An entry of the auxiliary vector: its kind and its value.
 type AuxEntry = [usize; 2];
@@ -37,6 +37,18 @@ pub(crate) fn get() -> Option<&'static StartInfo> {
 pub(crate) fn threads() -> Option<&'static ThreadInfo> {
     // SAFETY: null or a structure in the image, which stays for the process's life.
     unsafe { get()?.threads.as_ref() }
+}
+
+/// The ranges at `first`.
+///
+/// # Safety
+/// `atom` placed `count` ranges there.
+pub(crate) unsafe fn ranges(first: *const ThreadRange, count: usize) -> &'static [ThreadRange] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(first, count) }
 }
 
 /// `getauxval`: the value of an entry of the auxiliary vector; 0 if there is none.

@@ -18,6 +18,7 @@ use atom_abi::{StartInfo, ThreadInfo};
 use crate::process::{identity, info};
 use crate::sys::memory;
 use crate::sys::signals::Uninterrupted;
+use crate::threads::bursts;
 
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
@@ -54,6 +55,7 @@ pub(crate) unsafe extern "C" fn forked() {
     {
         // SAFETY: `atom` wrote the places of all counts, and the parent's threads are not in this process.
         unsafe { clear(info) }
+        bursts::forked();
         let hook = HOOK.load(Ordering::Acquire);
         if !hook.is_null() {
             // SAFETY: only `in_child` writes it, always with a `fn()`.

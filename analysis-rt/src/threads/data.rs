@@ -15,10 +15,10 @@
 use core::ptr::{self, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use atom_abi::{ThreadBlock, ThreadInfo, ThreadRange};
+use atom_abi::{ThreadBlock, ThreadInfo};
 
 use crate::process::identity::{self, ProcessKind};
-use crate::process::info::threads as info;
+use crate::process::info::{ranges, threads as info};
 use crate::sys::call::{exists, getpid, gettid, is_thread_alive};
 use crate::sys::fatal::{fatal, warn};
 use crate::sys::memory::map_far;
@@ -50,18 +50,6 @@ fn name_by_gs(main: &ThreadBlock, block: *mut ThreadBlock) {
             "per-thread data is shared by threads, counts may be too low: the kernel refuses to set the gs base",
         );
     }
-}
-
-/// The ranges at `first`.
-///
-/// # Safety
-/// `atom` placed `count` ranges there.
-unsafe fn ranges(first: *const ThreadRange, count: usize) -> &'static [ThreadRange] {
-    if count == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { core::slice::from_raw_parts(first, count) }
 }
 
 /// A fresh block with the initial contents of the main one, in no list.

@@ -20,6 +20,7 @@ use memmap2::MmapMut;
 use super::record::Record;
 use super::watch;
 use crate::clocks;
+use crate::sampling::Sampling;
 
 const DOING: &str = "preparing windows";
 
@@ -50,7 +51,12 @@ impl Wishes {
     }
 
     /// Nonsense that only the values tell.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self, sampling: &Sampling) -> Result<()> {
+        if self.are_any() && sampling.sample.is_some() {
+            let reason = "a run is sampled as a whole, or measured in windows";
+            return Err(Error::new("reading the command line", reason)
+                .advice("leave out --sample, or the options of windows"));
+        }
         match (self.each, self.length) {
             (Some(each), Some(length)) if each <= length => {
                 let reason = "a window is as long as the time from one to the next, or longer";
@@ -163,6 +169,13 @@ impl Page {
     /// What was measured until now, in words; `None` if there was no window.
     pub fn told(&self) -> Option<String> {
         let (windows, now) = (self.windows.load(Ordering::Relaxed), now());
+        let tests = [&self.tests[0], &self.tests[1]].map(|n| n.load(Ordering::Relaxed) as f64);
+        if tests[1] != 0.0 {
+            let share = 100.0 * tests[0] / tests[1];
+            return Some(format!(
+                "sampled: {windows} bursts, {share:.2} % of the run"
+            ));
+        }
         let measured = Duration::from_nanos(self.measured_until(now));
         let whole = Duration::from_nanos(now - self.began.load(Ordering::Relaxed));
         let plural = if windows == 1 { "" } else { "s" };
@@ -312,7 +325,7 @@ mod tests {
         assert_eq!(off.change(0), None);
         assert!(
             wishes(None, Some(second(2)), Some(second(2)))
-                .check()
+                .check(&Sampling::default())
                 .is_err()
         );
     }

@@ -116,7 +116,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             ),
         );
     }
-    arguments.windows.check()?;
+    arguments.windows.check(&arguments.choices.sampling)?;
     let arguments = &in_any_folder(arguments);
     let program = Program::find(&arguments.command)?;
     let store = Store::open()?;
@@ -132,7 +132,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let asking = Asking::start(&arguments.reports, &record)?;
     let choices = &arguments.choices;
     let start = || Controlling::start(&arguments.windows, &record, choices.switchable);
-    let controlling = choices.has_windows().then(start).transpose()?;
+    let is_sampled = choices.sampling.sample.is_some();
+    let is_controlled = choices.has_windows() || is_sampled;
+    let controlling = is_controlled.then(start).transpose()?;
     let file = entry.folder.join(program.file_name());
     exhausted::check_limit(&file)?;
     let watching = samples::start();
@@ -170,7 +172,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         None => 1,
     };
     let list = arguments.children.then(|| processes.write_list()).flatten();
-    for (name, line) in [("time", &not_counted), ("windows", &measured)] {
+    let part = if is_sampled { "sampled" } else { "windows" };
+    for (name, line) in [("time", &not_counted), (part, &measured)] {
         if let Some(line) = line
             && let Err(e) = add_line(&processes, name, line)
         {

@@ -24,6 +24,7 @@ mod readme;
 mod report;
 mod roofline;
 mod run;
+mod sampling;
 mod show;
 mod timeline;
 mod tool;

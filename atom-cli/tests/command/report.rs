@@ -115,6 +115,65 @@ fn measures_are_put_together_by_code() {
     );
 }
 
+/// A function that is inlined into two others, and costs much more in the second.
+const INLINED: &str = "\
+#include <stdlib.h>
+static inline __attribute__((always_inline)) unsigned mix(unsigned *p, unsigned n) {
+    unsigned sum = 0;
+    for (unsigned i = 0; i < n; i++)
+        sum = sum * 31 + p[i % 64];
+    return sum;
+}
+unsigned numbers[64];
+__attribute__((noinline)) unsigned few_rounds(unsigned n) { return mix(numbers, n) + 1; }
+__attribute__((noinline)) unsigned many_rounds(unsigned n) { return mix(numbers, n) + 2; }
+int main(void) { return (few_rounds(10) + many_rounds(1000)) & 1; }
+";
+
+/// The sum over a procedure's lines is what the procedure's row says, in counts of blocks and of instructions, and a
+/// line in several procedures has no name of one.
+#[test]
+fn lines_add_up_to_their_procedures() {
+    let runs = Runs::new();
+    runs.folder.compile("app", INLINED, &["-O2", "-g"]);
+    for (tool, measure) in [("icount", "count"), ("cache", "references")] {
+        runs.run(tool, "a.profile", &[]);
+        let mut checked = 0;
+        for row in runs.csv(&["a.profile", "--by", "procedure"]) {
+            let name = &row["procedure"];
+            if !["few_rounds", "many_rounds"].contains(&name.as_str()) {
+                continue;
+            }
+            let lines = runs.csv(&["a.profile", "--by", "line", "--filter", name]);
+            assert_eq!(sum(&lines, measure).to_string(), row[measure], "{name}");
+            assert!(lines.iter().all(|line| line["procedure"] == *name));
+            checked += 1;
+        }
+        assert_eq!(checked, 2, "{tool}");
+        let all = runs.csv(&["a.profile", "--by", "line", "--filter", "app.c:5"]);
+        let [line] = all.as_slice() else {
+            panic!("{all:?}");
+        };
+        assert_eq!(line["function"], "mix");
+        assert_eq!(line["procedure"], "2 procedures");
+        // The line opened: what it costs in each.
+        let procs = runs.csv(&["a.profile", "--by", "procedure", "--filter", "app.c:5"]);
+        let names: Vec<&str> = procs.iter().map(|row| &*row["procedure"]).collect();
+        assert_eq!(names, ["many_rounds", "few_rounds"]);
+        assert_eq!(sum(&procs, measure).to_string(), line[measure]);
+        let of = |row: usize| procs[row][measure].parse::<u64>().unwrap();
+        assert!(of(0) > 50 * of(1));
+        // All of it by its own name.
+        let mix = runs.csv(&["a.profile", "--by", "function", "--filter", "mix"]);
+        assert_eq!(mix.len(), 1, "{mix:?}");
+        assert!(sum(&mix, measure) >= sum(&procs, measure));
+    }
+    // The tool's own table.
+    let lines = runs.csv(&["a.profile", "--table", "lines", "--filter", "*/app.c"]);
+    let line = lines.iter().find(|row| row["line"].ends_with("app.c:5"));
+    assert_eq!(line.unwrap()["procedure"], "2 procedures");
+}
+
 #[test]
 fn an_object_that_is_another_one_is_told() {
     let runs = Runs::new();
@@ -162,6 +221,45 @@ fn profiles_of_one_program_are_added_up() {
         &["report", "a.profile", "d.profile"],
         &["different builds", "report diff"],
     );
+}
+
+/// Coverage of several runs is the union of theirs. Of one run twice it is what the tool itself says of that run.
+#[test]
+fn coverage_of_several_runs_is_the_union() {
+    let runs = Runs::new();
+    let once = runs.run("cover", "a.profile", &[]);
+    let other = runs.run("cover", "b.profile", &["x", "y"]);
+    let facts = |files: &[&str]| -> serde_json::Value {
+        let words = [files, &["--json"]].concat();
+        let mut json: serde_json::Value = serde_json::from_str(&runs.report(&words)).unwrap();
+        json["facts"].take()
+    };
+    let (one, twice) = (facts(&["a.profile"]), facts(&["a.profile", "a.profile"]));
+    for set in ["blocks", "procedures", "lines"] {
+        for name in [
+            set,
+            &format!("{set} executed"),
+            &format!("{set} executed %"),
+        ] {
+            assert!(one[name].as_f64().unwrap() > 0.0, "{name}");
+            assert_eq!(one[name], twice[name], "{name}");
+        }
+    }
+    for table in ["procedures", "source files"] {
+        let rows = |files: &[&str]| runs.csv(&[files, &["--table", table, "--sort", "%"]].concat());
+        let mut rows = [&["a.profile"][..], &["a.profile", "a.profile"]].map(rows);
+        rows.iter_mut()
+            .for_each(|rows| rows.sort_by_key(|row| format!("{row:?}")));
+        assert!(rows[0] == rows[1], "{table}");
+    }
+    let both = facts(&["a.profile", "b.profile", "--together"]);
+    let name = "lines executed";
+    let most = number(&once, name).max(number(&other, name));
+    let union = both[name].as_u64().unwrap();
+    assert!((most..=number(&once, "lines")).contains(&union));
+    let lines = runs.csv(&["a.profile", "b.profile", "--table", "lines"]);
+    let executed = lines.iter().filter(|row| row["executed"] != "0").count();
+    assert_eq!(union, executed as u64);
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             }
             live.block_into(b, &mut self.storage.effects_of, &mut sets);
             self.block(b, &sets)?;
-            if compares_all && has_pads && cfg.block(b).is_indirect_target {
+            if compares_all && self.subject.has_pad(b) && cfg.block(b).is_indirect_target {
                 self.pad(b)?;
             }
         }

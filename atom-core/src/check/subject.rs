@@ -2,6 +2,7 @@
 
 use super::walk::Routines;
 use crate::cfg::Cfg;
+use crate::ids::BlockId;
 use crate::ids::InstId;
 use crate::image::Image;
 use crate::layout::{Area, Layout, Placed};
@@ -93,9 +94,14 @@ impl<'s, 'a> View<'s, 'a> {
         versions.find(|layout| layout.version != self.layout.version)
     }
 
-    /// True for the version to which pads lead.
+    /// True for the version to which most pads lead, and those after calls at home.
     pub(super) fn has_pads(&self) -> bool {
         self.layout.version == self.placed.front().version
+    }
+
+    /// True for the version to which a block's pad leads, if it has one.
+    pub(super) fn has_pad(&self, block: BlockId) -> bool {
+        self.layout.version == self.placed.front_at(block).version
     }
 
     /// The new place of an original address, and the instruction there.

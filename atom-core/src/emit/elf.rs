@@ -8,6 +8,7 @@ use crate::PAGE;
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
 use crate::error::{Error, Result};
+use crate::ids::ProcId;
 use crate::image::{Image, LoaderFamily, ObjectKind, ProgramHeader};
 use crate::layout::placement::preinit_relocs;
 use crate::layout::{Layout, Placed, Placement};
@@ -227,8 +228,8 @@ impl<'a> Writer<'a> {
             .cfg
             .proc_at(address)
             .filter(|p| self.cfg.proc(*p).start == address);
-        proc.and_then(|p| self.placed.front().entry(p))
-            .unwrap_or(address)
+        let front = |p: ProcId| self.placed.front_at(self.cfg.proc(p).first_block);
+        proc.and_then(|p| front(p).entry(p)).unwrap_or(address)
     }
 
     fn start_code(&mut self) -> Result<StartCode> {

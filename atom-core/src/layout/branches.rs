@@ -1,12 +1,12 @@
 //! Direct branches and calls of the original text that lead to procedures that move: their displacements change.
 
 use crate::cfg::Cfg;
-use crate::ids::{InstId, ProcId};
+use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::x86::ControlFlow;
 use crate::x86::branch::near_field;
 
-use super::Layout;
+use super::{Layout, MovedSet};
 
 /// A direct call or jump that stays in the original text.
 pub(crate) struct Branch {
@@ -16,22 +16,25 @@ pub(crate) struct Branch {
     pub new: u64,
 }
 
-/// All of them: those of procedures that stay, and the calls at home of procedures that move.
+/// All of them: those of procedures that stay, and the calls at home of procedures that move. `front` has the version to
+/// which control comes that enters a block from outside.
 pub(crate) fn find<'a>(
     image: &'a Image,
     cfg: &'a Cfg,
     layout: &'a Layout,
+    front: impl Fn(BlockId) -> &'a Layout + Copy + 'a,
 ) -> impl Iterator<Item = Branch> + 'a {
-    of_procedures_in_place(image, cfg, layout).chain(of_calls_at_home(image, cfg, layout))
+    of_procedures_in_place(image, cfg, &layout.moved, front)
+        .chain(of_calls_at_home(image, cfg, layout, front))
 }
 
 /// The direct calls and jumps of procedures that stay, to the starts of procedures that move.
 fn of_procedures_in_place<'a>(
     image: &'a Image,
     cfg: &'a Cfg,
-    layout: &'a Layout,
+    moved: &'a MovedSet,
+    front: impl Fn(BlockId) -> &'a Layout + Copy + 'a,
 ) -> impl Iterator<Item = Branch> + 'a {
-    let moved = &layout.moved;
     let stays = move |(i, proc): &(usize, &crate::cfg::Proc)| {
         proc.is_movable() && !moved.contains(ProcId::from_index(*i))
     };
@@ -45,7 +48,8 @@ fn of_procedures_in_place<'a>(
                 return None;
             }
             // A thread that comes from here may not have its own data yet.
-            let new = layout.landing(cfg, cfg.block_at(target)?);
+            let block = cfg.block_at(target)?;
+            let new = front(block).landing(cfg, block);
             Some(Branch { field, new })
         })
 }
@@ -55,19 +59,19 @@ fn of_calls_at_home<'a>(
     image: &'a Image,
     cfg: &'a Cfg,
     layout: &'a Layout,
+    front: impl Fn(BlockId) -> &'a Layout + Copy + 'a,
 ) -> impl Iterator<Item = Branch> + 'a {
-    layout
-        .sites
-        .homes
-        .in_place()
-        .filter_map(move |(proc, call)| {
-            let is_direct = cfg.inst(call).flow == ControlFlow::Call;
-            let target = is_direct.then(|| cfg.direct_target(image, call))??;
-            let new = layout.target(cfg, proc, true, target)?;
-            // The displacement is at the end of the instruction.
-            let field = cfg.inst_end(call) - 4;
-            Some(Branch { field, new })
-        })
+    let homes = &layout.sites.homes;
+    homes.in_place().filter_map(move |(proc, call)| {
+        let is_direct = cfg.inst(call).flow == ControlFlow::Call;
+        let target = is_direct.then(|| cfg.direct_target(image, call))??;
+        // It is reached from both versions.
+        let version = cfg.block_at(target).map_or(layout, front);
+        let new = version.target(cfg, proc, true, target)?;
+        // The displacement is at the end of the instruction.
+        let field = cfg.inst_end(call) - 4;
+        Some(Branch { field, new })
+    })
 }
 
 /// Where the 32-bit displacement of a direct call or jump is, if no other

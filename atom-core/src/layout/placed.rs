@@ -3,6 +3,7 @@
 use crate::analysis::AnalysisImage;
 use crate::cfg::Object;
 use crate::error::{ErrorKind, Result};
+use crate::ids::BlockId;
 use crate::memory;
 use crate::plan::Plan;
 
@@ -72,9 +73,17 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// The version to which pads lead, and all other control that comes from outside.
+    /// The version to which control comes from outside, but for blocks of which [`Self::front_at`] says otherwise.
     pub fn front(&self) -> &Layout {
         self.light.as_ref().unwrap_or(&self.layout)
+    }
+
+    /// The version to which a block's pad leads, and all other control that comes to it from outside: one that tests there.
+    pub fn front_at(&self, block: BlockId) -> &Layout {
+        match self.plan.full_fronts.binary_search(&block) {
+            Ok(_) => &self.layout,
+            Err(_) => self.front(),
+        }
     }
 
     /// The versions of the new text, in the order of their addresses.

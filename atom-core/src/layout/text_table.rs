@@ -83,7 +83,7 @@ pub(crate) fn build(
         numbers.extend(image.bytes_at(at, len).unwrap_or_default());
         before = at;
     }
-    let branches = branches::find(image, cfg, layout);
+    let branches = branches::find(image, cfg, layout, |_| layout);
     let mut branches: Vec<u64> = branches.map(|branch| branch.field).collect();
     branches.sort_unstable();
     let mut before = image.base;

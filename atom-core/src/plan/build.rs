@@ -78,6 +78,8 @@ pub struct Planner<'a> {
     pub crossings: Crossings<'a>,
     /// See [`super::Options::window`].
     pub window: Option<u64>,
+    /// See [`super::Options::turn`].
+    pub turn: Option<u64>,
     /// True if inserted code may name data by 32-bit addresses.
     pub absolute: bool,
     /// True if the calls at the program's start and end are made by code of this object.
@@ -218,6 +220,9 @@ impl Planner<'_> {
             let mut counters = counters(id);
             if self.switch.is_some() && proc.is_movable() {
                 part.tests = switch::tests(self.cfg, self.live, id, self.crossings, &self.left_out);
+                let fronts = part.tests.iter().filter(|test| test.is_front());
+                let fronts = fronts.map(|test| self.cfg.block_of(test.inst));
+                part.full_fronts.extend(fronts);
             } else {
                 part.tests.clear();
             }
@@ -414,9 +419,16 @@ impl Planner<'_> {
         };
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
         let private = self.private_stack(part, inst, position);
-        let (version, hooks) = (part.version, (private, &mut part.wrappers));
-        test.emit_border(&mut part.asm, version, self.window, hooks);
-        let tail = switch::emit(&mut part.asm, &test, switch, version, private);
+        let around = switch::Around {
+            switch,
+            version: part.version,
+            private,
+            threads: &self.threads,
+            turn: self.turn,
+        };
+        let hooks = (private, &mut part.wrappers);
+        test.emit_border(&mut part.asm, part.version, self.window, hooks);
+        let tail = switch::emit(&mut part.asm, &test, &around, &mut part.wrappers);
         part.close_with_tail(code, fixups, inst, position, tail);
     }
 

@@ -227,6 +227,9 @@ pub struct Plan {
     pub insertions: Vec<Insertion>,
     /// Insertions of the [light version](Version::Light), if there is one, in the same order.
     pub light: Option<Vec<Insertion>>,
+    /// Blocks at which control that comes from outside begins in the full version, as only that one tests there; in ascending
+    /// order.
+    pub full_fronts: Vec<BlockId>,
     /// Read-write data of the plan: records and contents of string and array arguments.
     pub data: Sparse,
     /// Offsets of 8-byte slots in `data` that hold an offset in `data`. The run-time address of `data` is

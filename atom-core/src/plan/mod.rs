@@ -41,7 +41,7 @@ pub use code::{
 };
 pub use options::{CALLED, Options};
 pub use sparse::Sparse;
-pub use switch::Switch;
+pub use switch::{Bursts, Switch};
 pub use threads::{ThreadAccess, ThreadOptions};
 pub use whole::{Unit, Whole};
 

@@ -20,9 +20,11 @@ const APART: &str = "__atom_apart";
 
 /// Export of the runtime that begins a window, or ends it.
 const WINDOW: &str = "__atom_window";
+/// Export of the runtime that is called where a thread leaves a version of the text, if the run is sampled.
+const TURN: &str = "__atom_turn";
 
 /// Exports of the runtime that inserted code calls by their addresses.
-pub const CALLED: [&str; 5] = [EXEC, SYSTEM_CALL, threads::FORKED, APART, WINDOW];
+pub const CALLED: [&str; 6] = [EXEC, SYSTEM_CALL, threads::FORKED, APART, WINDOW, TURN];
 
 /// Options of planning.
 #[derive(Clone, Copy, Default)]
@@ -62,6 +64,8 @@ pub struct Options<'a> {
     pub borders: &'a [Borders],
     /// Address of the runtime's `window` in the tool's file, which begins and ends windows.
     pub window: Option<u64>,
+    /// Address of the runtime's `turn` in the tool's file: a thread begins a burst, or ends it.
+    pub turn: Option<u64>,
     /// True if the gs segment is left to the program in any case.
     pub no_gs: bool,
 }
@@ -99,12 +103,14 @@ impl Options<'_> {
             has_data: calls.thread_data.len != 0,
             may_have_threads: process_may_have_threads(each()),
             own_stack: own_stack(objects)?,
+            are_sampled: self.switch.is_some_and(Switch::is_of_threads),
         };
         Ok(Self {
             finish: Some(facts.finish),
             exec: facts.export(EXEC),
             apart: facts.export(APART),
             window: facts.export(WINDOW),
+            turn: facts.export(TURN),
             system_call: facts.export(SYSTEM_CALL),
             may_have_threads: facts_of_threads.may_have_threads,
             threads: ThreadOptions::new(

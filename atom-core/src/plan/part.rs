@@ -5,7 +5,7 @@ use super::switch::Test;
 use super::wrapper::Wrappers;
 use super::{Fixup, Insertion, Plan, Position, Snippet, Target, Version};
 use crate::error::{Error, Result};
-use crate::ids::InstId;
+use crate::ids::{BlockId, InstId};
 use crate::live::Foreign;
 use crate::plan::code::Asm;
 use crate::tool::Calls;
@@ -100,6 +100,7 @@ impl Plan {
             snippet: i.snippet + snippets,
             ..*i
         };
+        self.full_fronts.extend(&part.full_fronts);
         self.insertions.extend(part.insertions.iter().map(moved));
         if let Some(light) = &mut self.light {
             light.extend(part.light.iter().map(moved));
@@ -117,6 +118,8 @@ pub(super) struct Part {
     insertions: Vec<Insertion>,
     /// Insertions of the light version.
     light: Vec<Insertion>,
+    /// See [`Plan::full_fronts`].
+    pub(super) full_fronts: Vec<BlockId>,
     /// The version that gets the next insertions.
     pub(super) version: Version,
     /// The tests of the procedure that is being planned, in the order of their places.

@@ -18,10 +18,10 @@
 
 use std::collections::HashSet;
 
-use atom_abi::ThreadInfo;
+use atom_abi::{THREAD_LEFT, ThreadInfo};
 use rayon::prelude::*;
 
-use super::code::{Asm, Guards, Target};
+use super::code::{Asm, Guards, Target, Version};
 use super::data::ThreadPlace;
 use super::private_stack::PrivateStack;
 use super::wrapper::{Wrapper, Wrappers};
@@ -67,6 +67,8 @@ pub struct ThreadOptions {
     pub own_stack: bool,
     /// True if the process certainly has one thread.
     pub one_thread: bool,
+    /// True if each thread is sampled for itself.
+    pub are_sampled: bool,
 }
 
 /// Facts that decide how inserted code finds the running thread's data.
@@ -78,6 +80,8 @@ pub(super) struct Facts {
     pub may_have_threads: bool,
     /// True if analysis routines need stacks of their own.
     pub own_stack: bool,
+    /// True if each thread is sampled for itself.
+    pub are_sampled: bool,
 }
 
 impl ThreadOptions {
@@ -89,7 +93,7 @@ impl ThreadOptions {
         uses_gs: impl FnOnce() -> bool,
         tool: &tool::ToolFacts,
     ) -> Self {
-        let data = facts.has_data;
+        let data = facts.has_data || facts.are_sampled;
         let access = match () {
             () if facts.own_stack => ThreadAccess::Gs,
             () if !facts.may_have_threads => ThreadAccess::Only,
@@ -107,6 +111,7 @@ impl ThreadOptions {
             forked: tool.export(FORKED),
             own_stack: facts.own_stack,
             one_thread: !facts.may_have_threads,
+            are_sampled: facts.are_sampled,
         }
     }
 }
@@ -194,6 +199,23 @@ impl Threads {
                 offset: at - block,
             },
         }
+    }
+
+    /// Address of the running thread's block. Threads share the main one where each would have to look its own up.
+    pub fn own_block(&self) -> Value {
+        let block = self.place.map_or(0, |p| p.block);
+        match self.by_gs() {
+            Some(_) => Value::Thread { block, at: block },
+            None => Value::Data(block),
+        }
+    }
+
+    /// Offset of the number of tests that are left to the running thread in a version, in the main block; true if it is named
+    /// with a gs prefix.
+    pub fn tests_left(&self, version: Version) -> (u32, bool) {
+        let block = self.place.map_or(0, |p| p.block);
+        let at = THREAD_LEFT + size_of::<i32>() * version as usize;
+        (block + at as u32, self.by_gs().is_some())
     }
 
     /// The address for the calls at the program's end, which get the sums over all threads.

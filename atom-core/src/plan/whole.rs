@@ -17,7 +17,7 @@ use super::kept::{Fixed, Kept, Late, Replaced, Summary};
 use super::points::Points;
 use super::prepare::{forget, routines, seen};
 use super::spare_stack::SpareStack;
-use super::switch;
+use super::switch::{self, Switch};
 use super::threads::{ThreadAccess, Threads};
 use super::{Clobbers, Options, Plan};
 use crate::cfg::{Cfg, Numbers};
@@ -106,10 +106,9 @@ impl Whole {
         let summary = Summary::take(&calls, late, &numbers, decisions(options));
         let (routines, mut data) =
             beside(|| Data::build(&calls, late), || routines(&calls, clobbers))?;
-        // The data has been copied into the plan.
-        calls.data = Vec::new();
         let regions = Regions::new(&calls, &data);
-        calls.placed = Vec::new();
+        // The data has been copied into the plan.
+        (calls.data, calls.placed) = (Vec::new(), Vec::new());
         let thread_data = std::mem::take(&mut calls.thread_data);
         let signature = std::mem::take(&mut calls.signature);
         let first = Plan::first(&calls);
@@ -177,6 +176,7 @@ impl Whole {
                 left_out: left_out(options, i, unit),
                 crossings: Crossings::in_object(options.borders, i),
                 window: options.window,
+                turn: options.turn,
                 absolute: options.low_room != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
             };
@@ -289,7 +289,10 @@ fn flows(
     (options, first): (&Options<'_>, usize),
     regions: &Regions,
 ) -> (Vec<EdgeCounts>, Vec<bool>) {
-    let Some(bodies) = options.bodies.filter(|_| !options.every_point) else {
+    // Each burst has counts of its own, which no solution for the whole run gives.
+    let is_sampled = options.switch.is_some_and(Switch::is_of_threads);
+    let may_derive = !options.every_point && !is_sampled;
+    let Some(bodies) = options.bodies.filter(|_| may_derive) else {
         let none = units.iter().map(|_| EdgeCounts::default());
         return (none.collect(), Vec::new());
     };

@@ -61,7 +61,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
     if let Some(guards) = &plan.guards {
         let places = layout.guards.par_iter();
         let written = places.map(|place| {
-            let next = placed.front().behind_guard(cfg, place.block);
+            let next = placed.front_at(place.block).behind_guard(cfg, place.block);
             let bytes = guards::encode(place, guards, layout, &anchors, next)?;
             Ok((place.address, bytes))
         });

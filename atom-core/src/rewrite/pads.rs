@@ -28,7 +28,7 @@ pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
         Some(call) => layout
             .end_of(cfg, placed.plan, landing.proc, call)
             .unwrap_or(0),
-        None => layout.landing(cfg, landing.block),
+        None => placed.front_at(landing.block).landing(cfg, landing.block),
     };
     let patches = sites
         .jumps
@@ -45,7 +45,7 @@ pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
             Jump::Opcode => (*at, [opcode::JMP_SHORT, 0, 0, 0, 0], 1),
         })
         .collect();
-    let branches = branches::find(image, cfg, layout)
+    let branches = branches::find(image, cfg, layout, |block| placed.front_at(block))
         .map(|branch| Ok((branch.field, super::rel32(branch.new, branch.field + 4)?)));
     Ok(OldText {
         patches,

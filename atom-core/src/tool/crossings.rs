@@ -1,10 +1,11 @@
-//! Where a program goes from the light version of its text to the full one, and back: in headers of loops, and around windows.
+//! Where a program goes from the light version of its text to the full one, and back: in headers of loops, around windows,
+//! and where control comes from outside.
 //!
 //! A tool that derives counts from others, or leaves out what an earlier call has done, must know these places: its calls
 //! may begin there and end there.
 
 use super::borders::Borders;
-use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::cfg::{Cfg, ProcKind, Returns, Succ};
 use crate::ids::{BlockId, ProcId};
 use crate::x86::ControlFlow;
 
@@ -13,6 +14,15 @@ use crate::x86::ControlFlow;
 pub struct Crossings<'a> {
     /// Where windows begin and end.
     pub borders: Option<&'a Borders>,
+}
+
+/// A block in front of which control may go from one version to the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crossing {
+    /// The block.
+    pub block: BlockId,
+    /// False if only the full version tests there: what comes from outside begins in it.
+    pub is_in_light: bool,
 }
 
 impl<'a> Crossings<'a> {
@@ -24,25 +34,37 @@ impl<'a> Crossings<'a> {
     }
 
     /// The blocks of a procedure with a test in front of them, in ascending order. Where code begins and ends windows, each
-    /// procedure is in the right version as soon as control comes back to it from a call.
-    pub fn of(self, cfg: &Cfg, proc: ProcId) -> Vec<BlockId> {
+    /// procedure is in the right version as soon as control comes back to it from a call. Calls that push original return
+    /// addresses come back from outside.
+    pub fn of(self, cfg: &Cfg, proc: ProcId) -> Vec<Crossing> {
+        let facts = cfg.proc(proc);
         let entry = entry(cfg, proc);
         let mut blocks = headers(cfg, proc);
+        if self.borders.is_some() || facts.returns != Returns::New {
+            blocks.extend(facts.blocks().filter_map(|b| after_call(cfg, b)));
+        }
         if let Some(borders) = self.borders {
-            let procedure = cfg.proc(proc);
-            let start = |list: &[BlockId]| list.partition_point(|b| *b < procedure.first_block);
+            let start = |list: &[BlockId]| list.partition_point(|b| *b < facts.first_block);
             let own = [&borders.from, &borders.to].into_iter().flat_map(|list| {
                 let after = list[start(list)..].iter().copied();
                 after.take_while(|b| cfg.block(*b).proc == proc)
             });
             // At the entry, control comes from outside, where there is a test anyway.
             blocks.extend(own.filter(|b| Some(*b) != entry));
-            blocks.extend(procedure.blocks().filter_map(|b| after_call(cfg, b)));
-            blocks.extend(procedure.blocks().filter(|b| cfg.block(*b).is_landing_pad));
+            blocks.extend(facts.blocks().filter(|b| cfg.block(*b).is_landing_pad));
         }
         blocks.sort_unstable();
         blocks.dedup();
-        blocks
+        let is_entered = |b: &BlockId| cfg.block(*b).is_indirect_target && Some(*b) != entry;
+        let is_only_entered = |b: &BlockId| is_entered(b) && blocks.binary_search(b).is_err();
+        let of_code = facts.kind != ProcKind::Plt;
+        let entered = facts.blocks().filter(|b| of_code && is_only_entered(b));
+        let crossing = |is_in_light| move |block| Crossing { block, is_in_light };
+        let entered: Vec<Crossing> = entered.map(crossing(false)).collect();
+        let mut all: Vec<Crossing> = blocks.into_iter().map(crossing(true)).collect();
+        all.extend(entered);
+        all.sort_unstable_by_key(|crossing| crossing.block);
+        all
     }
 }
 

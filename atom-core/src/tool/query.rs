@@ -189,7 +189,7 @@ queries! {
 
     fn proc_crossings(s, proc: ProcId) each u32 {
         let crossings = s.crossings.map(|crossings| crossings.of(s.cfg, proc));
-        crossings.into_iter().flatten().map(|block| s.numbers.block + block.0).collect::<Vec<_>>()
+        crossings.into_iter().flatten().map(|crossing| s.numbers.block + crossing.block.0).collect::<Vec<_>>()
     }
 
     fn proc_frame(s, proc: ProcId, frame: *mut FrameRecord) -> bool, false; {

@@ -16,6 +16,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use atom_abi::ThreadBlock;
 use atom_abi::host::{self, ArgKind};
 
 use crate::calls::params::{Param, code};
@@ -286,6 +287,11 @@ impl<const N: usize, S: Sharing> Counter<N, S> {
         Self { cells, ..self }
     }
 
+    /// The cells themselves.
+    pub(crate) fn cells(self) -> &'static [AtomicU64; N] {
+        self.cells
+    }
+
     /// The cells' values: counts of this thread while the program runs, of all threads at
     /// ProgramAfter.
     pub fn get(self) -> [u64; N] {
@@ -310,6 +316,47 @@ pub type PlainCounters<const N: usize = 1> = Counters<N, Plain>;
 // SAFETY: transparent over a pointer.
 unsafe impl<const N: usize, S: Sharing> Param for Counters<N, S> {
     const CODE: u8 = code::OTHER;
+}
+
+/// Analysis side: a whole table of [`Counter`]s, whose rows have any number of cells.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct AnyCounters {
+    header: *const Header,
+}
+
+// SAFETY: transparent over a pointer.
+unsafe impl Param for AnyCounters {
+    const CODE: u8 = code::OTHER;
+}
+
+impl<const N: usize> Arg<AnyCounters> for CounterTable<N> {
+    fn to_host(&self) -> host::Arg {
+        Arg::<Counters<N>>::to_host(self)
+    }
+}
+
+impl AnyCounters {
+    /// The same table in the block of a thread. This one is the main block's, as routines at ProgramBefore get it.
+    pub(crate) fn of(self, block: *const ThreadBlock) -> Self {
+        let distance = analysis_rt::from_main_block(block);
+        Self {
+            header: self.header.wrapping_byte_add(distance),
+        }
+    }
+
+    /// The cells of a row; none if there is no such row.
+    pub(crate) fn row(self, i: usize) -> &'static [AtomicU64] {
+        // SAFETY: only `atom` makes values of this type. They point to a table that `CounterTable::new` laid out.
+        unsafe {
+            let (rows, cells) = ((*self.header).rows as usize, (*self.header).cells as usize);
+            if i >= rows {
+                return &[];
+            }
+            let first = self.header.add(1).cast::<AtomicU64>();
+            std::slice::from_raw_parts(first.add(i * cells), cells)
+        }
+    }
 }
 
 /// The header before the cells.

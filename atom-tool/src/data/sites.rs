@@ -7,6 +7,7 @@
 //! [`Row`], then the strings as in a [`StringList`].
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use atom_abi::host::{self, ArgKind};
@@ -139,10 +140,36 @@ impl Site {
         }
     }
 
+    /// What a line is in a table by line: two objects may contain code of one source file.
+    fn row(&self) -> (usize, &'static str, u32) {
+        let object = Address(self.proc_pc).object_number();
+        (object, self.file, self.line)
+    }
+
     /// The source file without its folder, and the line: `tree.c:17`. `None` if the line is not known.
     pub fn short_line(&self) -> Option<String> {
         let file = self.file.rsplit('/').next().unwrap_or(self.file);
         (self.line != 0).then(|| format!("{file}:{}", self.line))
+    }
+}
+
+/// Analysis side: which procedures contain code of each source line. Code of an inlined function is in all procedures
+/// that it was inlined into.
+#[derive(Debug, Default)]
+pub struct LineProcs(BTreeMap<(usize, &'static str, u32), BTreeSet<u64>>);
+
+impl LineProcs {
+    /// Adds the procedure of a site to those of its line.
+    pub fn add(&mut self, site: &Site) {
+        self.0.entry(site.row()).or_default().insert(site.proc_pc);
+    }
+
+    /// The procedure of a site's line as [`Site::proc_of_process`] gives it, or `3 procedures`.
+    pub fn label(&self, site: &Site) -> Cow<'static, str> {
+        match self.0.get(&site.row()).map_or(0, BTreeSet::len) {
+            0 | 1 => site.proc_of_process(),
+            n => format!("{n} procedures").into(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod batched;
 pub mod batches;
+mod bursts;
 pub mod cache;
 pub mod groups;
 mod look_up;
@@ -26,7 +27,11 @@ use crate::data::thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
 use crate::navigation::handle::Inst;
 use crate::navigation::program::Program;
 use crate::navigation::references::{References, Times};
-use crate::report::{Files, Report, ReportFiles};
+use crate::report::estimate::Estimate;
+use crate::report::{Counted, Files, Report, ReportFiles};
+
+/// Number of bursts for which a tool that simulates memory warms up before each one.
+const WARM_UP: u64 = 1;
 
 /// Cells of the counters of a [`Simulation`]. A tool may have more cells than these (`N`), which count further events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,12 +169,28 @@ impl<const N: usize> Simulation<N> {
                 all.push(*inst, each, Referred::Data);
             }
         }
-        let mut counts = all.counts.rows().skip(insts.len());
-        let Some((state, line)) = code else {
-            return all;
-        };
+        if let Some((state, line)) = code {
+            all.fetch(program, simulator, shape, (state, line), insts.len());
+        }
+        program.tables_may_grow();
+        let compared = (all.counts, all.executed, &all.references, WARM_UP);
+        program.add_call(Before, bursts::simulated_bursts(), compared);
+        all
+    }
+
+    /// Adds the calls for instructions that are fetched, whose counters come after `first` others.
+    fn fetch<T: ThreadState>(
+        &mut self,
+        program: &Program<'_>,
+        simulator: &Simulator<T, N>,
+        shape: u64,
+        (state, line): (ThreadData<T>, u64),
+        first: usize,
+    ) {
+        let blocks = program.procs().flat_map(|proc| proc.blocks());
+        let mut counts = self.counts.rows().skip(first);
         let fetch = simulator.look_up.refer();
-        for block in blocks() {
+        for block in blocks {
             let mut fetched = None;
             for (inst, count) in block.insts().zip(&mut counts) {
                 let (first, last) = (
@@ -181,10 +202,9 @@ impl<const N: usize> Simulation<N> {
                     block.add_call(Before, fetch, (state, shape, address, 1, count));
                 }
                 fetched = Some(last);
-                all.push(inst, (last - first + 1) as u32, Referred::Code);
+                self.push(inst, (last - first + 1) as u32, Referred::Code);
             }
         }
-        all
     }
 
     /// Adds a call of the tool's routine that writes its report after the program's end.
@@ -285,6 +305,7 @@ impl Report {
         ),
         of: impl Fn([u64; N], u64) -> [u64; K],
     ) -> [[u64; K]; 2] {
+        let estimate = Estimate::of_process();
         let mut counted: [Vec<(usize, [u64; K])>; 2] = Default::default();
         for (i, site) in references.iter().enumerate() {
             let [times] = executed.at(site.block as usize).get();
@@ -301,9 +322,14 @@ impl Report {
                     sum.iter_mut().zip(n).for_each(|(sum, n)| *sum += n);
                 }
                 if referred == Referred::Data || sum != [0; K] {
-                    let each = counted
-                        .iter()
-                        .filter_map(|(i, n)| Some((sites.get(*i)?, *n)));
+                    let each = counted.iter().filter_map(|(i, n)| {
+                        let misses = &counts.at(*i).cells()[..1];
+                        Some(Counted {
+                            site: sites.get(*i)?,
+                            counts: *n,
+                            spread: estimate.and_then(|e| e.spread(misses)),
+                        })
+                    });
                     self.places_of(prefix, columns, more, each);
                 }
                 sum

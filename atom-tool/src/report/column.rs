@@ -3,8 +3,10 @@
 //! People read that from titles. Programs that add profiles up or compare them cannot, so a tool says it with a
 //! [`Column`]. Where a tool gives a name only, type and role follow from the cells.
 
+use super::Cell;
+use super::estimate::Estimate;
 pub use tables::schema::{By, Sum};
-pub(super) use tables::schema::{Role, Type};
+pub(super) use tables::schema::{Follows, Role, Type};
 
 /// By what a derived column's part is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +47,16 @@ pub struct Column {
     pub(super) sum: Option<Sum>,
     /// Of a derived column: the part, and by what it is divided.
     pub(super) quotient: Option<(&'static str, Whole)>,
+    /// What it is computed from in a sum of profiles.
+    pub(super) from: Option<Source>,
+}
+
+/// The table that a number follows from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Source {
+    pub table: &'static str,
+    pub column: Option<&'static str>,
+    pub by: Follows,
 }
 
 impl From<&'static str> for Column {
@@ -64,6 +76,7 @@ impl Column {
             role: None,
             sum: None,
             quotient: None,
+            from: None,
         }
     }
 
@@ -142,6 +155,30 @@ impl Column {
         Self::typed(name, Type::Text, Role::Label)
     }
 
+    /// True if a run that is sampled tells only a part of its values, from which those of the whole run are estimated.
+    pub(super) fn is_estimated(&self) -> bool {
+        self.kind == Some(Type::Count) && self.sum == Some(Sum::Add)
+    }
+
+    /// Makes what was counted in the bursts of a run an estimate for all of it.
+    pub(super) fn estimate(&self, cell: &mut Cell, estimate: &Estimate) {
+        if let (true, Cell::Number(n)) = (self.is_estimated(), cell) {
+            *n = estimate.count(*n);
+        }
+    }
+
+    /// Half the widths of the intervals of its values.
+    pub(super) fn spread(&self) -> Self {
+        let mut column = Self::new(format!("{} ±", self.name).leak());
+        column.kind = self.kind.map(|kind| match kind {
+            Type::Percent => Type::Ratio,
+            kind => kind,
+        });
+        column.unit = self.unit;
+        column.role = Some(Role::Measure);
+        column.sum(Sum::None)
+    }
+
     /// The same column with a unit.
     pub const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
@@ -165,5 +202,32 @@ impl Column {
     pub const fn sum(mut self, sum: Sum) -> Self {
         self.sum = Some(sum);
         self
+    }
+
+    const fn follows(
+        mut self,
+        table: &'static str,
+        column: Option<&'static str>,
+        by: Follows,
+    ) -> Self {
+        self.from = Some(Source { table, column, by });
+        self.sum(Sum::None)
+    }
+
+    /// The same column, whose value is the number of rows of a table whose `column` is not 0: the size of a set, which
+    /// is counted again in the sum of several runs. Of a row it is the number of rows that belong to it: by the
+    /// address from which on they do, or by the source file.
+    pub const fn rows_of(self, table: &'static str, column: &'static str) -> Self {
+        self.follows(table, Some(column), Follows::Rows)
+    }
+
+    /// The same column, whose value is the number of all rows of a table.
+    pub const fn all_rows_of(self, table: &'static str) -> Self {
+        self.follows(table, None, Follows::Rows)
+    }
+
+    /// The same column, whose value is the sum of a column of a table.
+    pub const fn total_of(self, table: &'static str, column: &'static str) -> Self {
+        self.follows(table, Some(column), Follows::Total)
     }
 }

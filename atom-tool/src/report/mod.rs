@@ -6,12 +6,14 @@
 //! that the instrument routine passed. Its head says what the tool did not see.
 
 mod column;
+pub mod estimate;
 mod files;
 mod json;
 mod nameless;
 pub mod output;
 mod profile;
 mod text;
+mod ticks;
 mod unseen;
 
 use std::borrow::Cow;
@@ -21,9 +23,10 @@ use std::io::{self, Write};
 use tables::{grouped, grouped_decimal};
 
 use crate::Address;
-use crate::data::sites::{Site, Sites};
+use crate::data::sites::{LineProcs, Site, Sites};
 
 pub use column::{By, Column, Sum};
+use estimate::{Estimate, Figure};
 pub use files::{Files, ReportFiles};
 pub(crate) use profile::begin;
 pub use profile::{FixedColumn, FixedColumns, FixedValues, fixed_columns};
@@ -139,6 +142,8 @@ pub struct Table {
     readers: Readers,
     /// Number of rows that the tool left out, as nobody reads them.
     left_out: usize,
+    /// What is estimated of a run that is sampled.
+    estimate: Option<Estimate>,
 }
 
 /// The values of a column of [`Report::column_table`], one for each row.
@@ -197,12 +202,16 @@ impl Table {
 
     /// Appends a row; it should have a cell for each column.
     pub fn row<const N: usize>(&mut self, cells: [Cell; N]) -> &mut Self {
-        self.rows.push(cells.into());
-        self
+        self.row_of(cells.into())
     }
 
     /// Appends a row; the number of its cells may be known at run time only.
-    pub fn row_of(&mut self, cells: Vec<Cell>) -> &mut Self {
+    pub fn row_of(&mut self, mut cells: Vec<Cell>) -> &mut Self {
+        if let Some(estimate) = self.estimate {
+            for (cell, column) in cells.iter_mut().zip(&self.columns) {
+                column.estimate(cell, &estimate);
+            }
+        }
         self.rows.push(cells);
         self
     }
@@ -228,12 +237,37 @@ impl Table {
     }
 }
 
+/// What was counted at a site, or at several ones together.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted<const K: usize> {
+    /// The site, or the first one.
+    pub site: Site,
+    /// The counts.
+    pub counts: [u64; K],
+    /// Half the width of the interval of the second count, in a run that is sampled.
+    pub spread: Option<f64>,
+}
+
+impl<const K: usize> Counted<K> {
+    fn add(&mut self, other: &Self) {
+        for (sum, n) in self.counts.iter_mut().zip(other.counts) {
+            *sum += n;
+        }
+        self.spread = match (self.spread, other.spread) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
 /// A report: the results of a tool.
 #[derive(Clone, Debug)]
 pub struct Report {
     tool: &'static str,
     program: String,
     unseen: Option<Unseen>,
+    /// What is estimated of a run that is sampled.
+    estimate: Option<Estimate>,
     facts: Vec<(Column, Cell)>,
     tables: Vec<Table>,
     column_tables: Vec<ColumnTable>,
@@ -246,6 +280,7 @@ impl Report {
             tool,
             program: program.to_owned(),
             unseen: Unseen::of_program(),
+            estimate: Estimate::of_process(),
             facts: Vec::new(),
             tables: Vec::new(),
             column_tables: Vec::new(),
@@ -259,7 +294,34 @@ impl Report {
 
     /// Adds a fact about the whole run, with its type and unit.
     pub fn typed_fact(&mut self, column: Column, value: impl Into<Cell>) -> &mut Self {
-        self.facts.push((column, value.into()));
+        let mut value = value.into();
+        if let Some(estimate) = &self.estimate {
+            column.estimate(&mut value, estimate);
+        }
+        self.facts.push((column, value));
+        self
+    }
+
+    /// In a run that is sampled: adds half the width of the interval of the fact that was added last, which is a figure of
+    /// the simulation, or in per cent of another one.
+    pub fn interval(&mut self, figure: Figure, whole: Option<Figure>) -> &mut Self {
+        let (Some(estimate), Some((column, _))) = (self.estimate, self.facts.last()) else {
+            return self;
+        };
+        let (column, cell) = match whole {
+            Some(whole) => {
+                let half = estimate.of_percent(figure as usize, whole as usize);
+                (column.spread(), half.map(Cell::Ratio))
+            }
+            None => {
+                let half = estimate.of_figure(figure as usize);
+                (
+                    column.spread(),
+                    half.map(|half| Cell::Number(half.ceil() as u64)),
+                )
+            }
+        };
+        self.facts.extend(cell.map(|cell| (column, cell)));
         self
     }
 
@@ -286,6 +348,7 @@ impl Report {
             rows: Vec::new(),
             readers: Readers::All,
             left_out: 0,
+            estimate: self.estimate,
         });
         let last = self.tables.len() - 1;
         &mut self.tables[last]
@@ -300,8 +363,15 @@ impl Report {
         &mut self,
         by: By,
         title: &'static str,
-        columns: Vec<(Column, Values)>,
+        mut columns: Vec<(Column, Values)>,
     ) -> &mut ColumnTable {
+        if let Some(estimate) = &self.estimate {
+            for (column, values) in &mut columns {
+                if let (true, Values::Numbers(all)) = (column.is_estimated(), values) {
+                    all.iter_mut().for_each(|n| *n = estimate.count(*n));
+                }
+            }
+        }
         self.column_tables.push(ColumnTable {
             title,
             by,
@@ -323,7 +393,12 @@ impl Report {
         of: impl Fn(usize) -> [u64; 2],
     ) {
         let counted = |i: usize| Some(of(i)).filter(|n| *n != [0, 0]);
-        self.places_of(prefix, columns, &[], sites.with(counted));
+        let counted = sites.with(counted).map(|(site, counts)| Counted {
+            site,
+            counts,
+            spread: None,
+        });
+        self.places_of(prefix, columns, &[], counted);
     }
 
     /// As [`Report::places`]; only sites with events are given. Counts after the first two are those of the columns
@@ -333,67 +408,88 @@ impl Report {
         prefix: &str,
         columns: [&'static str; 3],
         more: &[&'static str],
-        counted: impl Iterator<Item = (Site, [u64; K])>,
+        counted: impl Iterator<Item = Counted<K>>,
     ) {
         let [all, some, ratio] = columns;
-        let mut procs: BTreeMap<u64, (Site, [u64; K])> = BTreeMap::new();
+        let mut procs: BTreeMap<u64, Counted<K>> = BTreeMap::new();
         // Two objects may contain code of one source file.
-        let mut lines: BTreeMap<(&str, u32, usize), (Site, [u64; K])> = BTreeMap::new();
-        let add = |entry: &mut (Site, [u64; K]), n: [u64; K]| {
-            entry.1.iter_mut().zip(n).for_each(|(sum, n)| *sum += n);
-        };
+        let mut lines: BTreeMap<(&str, u32, usize), Counted<K>> = BTreeMap::new();
+        let mut has_spread = false;
+        let mut line_procs = LineProcs::default();
         let counts = |name: &'static str| Column::count(name, name);
         let names = [all, some].into_iter().chain(more.iter().copied());
         let columns = names.map(counts).chain([Column::address("pc")]);
         let title = format!("{prefix}instructions");
         let table = self.typed_table(By::Instruction, title, columns);
         table.readers(Readers::Programs);
-        for (site, n) in counted {
-            let cells = n.into_iter().map(Cell::Number);
+        for one in counted {
+            let site = one.site;
+            let cells = one.counts.into_iter().map(Cell::Number);
             table.row_of(cells.chain([Cell::Address(site.pc)]).collect());
-            add(procs.entry(site.proc_pc).or_insert((site, [0; K])), n);
+            has_spread |= one.spread.is_some();
+            let nothing = || Counted {
+                counts: [0; K],
+                spread: None,
+                ..one
+            };
+            procs.entry(site.proc_pc).or_insert_with(nothing).add(&one);
             if site.line != 0 {
                 let object = Address(site.proc_pc).object_number();
                 let line = lines.entry((site.file, site.line, object));
-                add(line.or_insert((site, [0; K])), n);
+                line.or_insert_with(nothing).add(&one);
+                line_procs.add(&site);
             }
         }
-        let total: u64 = procs.values().map(|(_, n)| n[1]).sum();
+        let total: u64 = procs.values().map(|one| one.counts[1]).sum();
         let measures = [
             counts(some),
             Column::share("%", some),
             counts(all),
             Column::percent_of(ratio, some, all),
         ];
-        let measures = || measures.into_iter().chain(more.iter().copied().map(counts));
-        let values = |n: [u64; K]| -> Vec<Cell> {
-            let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
-            let [share, ratio] = share;
-            let first = [n[1].into(), share, n[0].into(), ratio];
-            let more = n.into_iter().skip(2).map(Cell::Number);
-            first.into_iter().chain(more).collect()
+        let spread = Column::count("±", some).sum(Sum::None);
+        let spread = has_spread.then_some(spread);
+        let measures = || {
+            let (main, others) = measures.split_at(1);
+            let main = main.iter().copied().chain(spread);
+            main.chain(others.iter().copied())
+                .chain(more.iter().copied().map(counts))
         };
+        let values = |one: &Counted<K>| -> Vec<Cell> {
+            let n = one.counts;
+            let spread = has_spread.then(|| Cell::Number(one.spread.unwrap_or(0.0).ceil() as u64));
+            let others = [
+                Cell::percent(n[1], total),
+                n[0].into(),
+                Cell::percent(n[1], n[0]),
+            ];
+            let more = n.into_iter().skip(2).map(Cell::Number);
+            let main = [Cell::Number(n[1])].into_iter().chain(spread);
+            main.chain(others).chain(more).collect()
+        };
+        let references = if has_spread { 3 } else { 2 };
         let columns = measures().chain([Column::address("pc"), Column::text("procedure")]);
         let title = format!("{prefix}procedures");
         let table = self.typed_table(By::Procedure, title, columns);
-        for (pc, (site, n)) in procs {
-            let mut row = values(n);
-            row.extend([Cell::Address(pc), site.proc.into()]);
+        for (pc, one) in procs {
+            let mut row = values(&one);
+            row.extend([Cell::Address(pc), one.site.proc.into()]);
             table.row_of(row);
         }
-        table.sort(2).sort(0);
+        table.sort(references).sort(0);
         if lines.is_empty() {
             return;
         }
         let columns = measures().chain([Column::place("line").key(), Column::text("procedure")]);
         let title = format!("{prefix}lines");
         let table = self.typed_table(By::Line, title, columns);
-        for (site, n) in lines.into_values() {
-            let mut row = values(n);
-            row.extend([site.place(), Cell::Text(site.proc_of_process())]);
+        for one in lines.into_values() {
+            let mut row = values(&one);
+            let site = one.site;
+            row.extend([site.place(), Cell::Text(line_procs.label(&site))]);
             table.row_of(row);
         }
-        table.sort(2).sort(0);
+        table.sort(references).sort(0);
     }
 
     /// Writes the report to the files; an error goes to standard error.

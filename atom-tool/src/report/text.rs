@@ -57,6 +57,11 @@ fn head(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
             writeln!(to, "{line}")?;
         }
     }
+    if let Some(estimate) = &report.estimate {
+        for line in tables::wrapped(&estimate.line(), extent.width) {
+            writeln!(to, "{line}")?;
+        }
+    }
     if analysis_rt::counts_are_inherited() {
         writeln!(
             to,

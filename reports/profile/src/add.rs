@@ -8,12 +8,16 @@ use crate::column::{Column, Table};
 use crate::value::Value;
 use crate::{Error, Fact, FactValue, Object, Profile, Result};
 
+/// The fact that names what cannot be added up.
+pub const LEFT_OUT: &str = "not added up";
+
 /// What identifies a row: words of its key columns.
 type Key = Vec<u64>;
 
 /// Adds profiles up.
 ///
-/// Facts and measures that cannot be added up are left out as soon as there are two profiles. Labels are those of the
+/// Facts and measures that cannot be added up are left out as soon as there are two profiles, and named in the fact
+/// [`LEFT_OUT`]. Labels are those of the
 /// first profile that has the row.
 #[derive(Debug)]
 pub struct Adder {
@@ -24,6 +28,8 @@ pub struct Adder {
     files: usize,
     /// Profiles of other programs are added too.
     any_program: bool,
+    /// Names of facts and columns that cannot be added up.
+    left_out: Vec<String>,
 }
 
 impl Adder {
@@ -40,6 +46,7 @@ impl Adder {
             rows: Vec::new(),
             files: 1,
             any_program: false,
+            left_out: Vec::new(),
         }
     }
 
@@ -58,7 +65,23 @@ impl Adder {
     }
 
     /// The sum.
-    pub fn finish(self) -> Profile {
+    pub fn finish(mut self) -> Profile {
+        if self.files > 1 {
+            self.sum.follow();
+            self.sum.derive_facts();
+        }
+        if !self.left_out.is_empty() {
+            self.sum.facts.push(Fact {
+                name: LEFT_OUT.to_owned(),
+                kind: Type::Text,
+                unit: None,
+                sum: Sum::None,
+                from: None,
+                part: None,
+                whole: None,
+                value: FactValue::Text(self.left_out.join(", ")),
+            });
+        }
         self.sum
     }
 
@@ -79,7 +102,6 @@ impl Adder {
         self.sum.time.seconds += other.time.seconds;
         self.facts(&other.facts);
         self.add_tables(other);
-        self.sum.derive_facts();
         Ok(())
     }
 
@@ -148,7 +170,16 @@ impl Adder {
 
     /// Prepares the first profile for the second.
     fn begin(&mut self) {
-        let can = |f: &Fact| f.sum != Sum::None || f.part.is_some() || f.kind == Type::Text;
+        let can = |f: &Fact| {
+            f.sum != Sum::None || f.from.is_some() || f.part.is_some() || f.kind == Type::Text
+        };
+        let lost = self.sum.facts.iter().filter(|f| !can(f));
+        self.left_out.extend(lost.map(|f| f.name.clone()));
+        for table in &self.sum.tables {
+            let lost = table.columns.iter().filter(|c| !can_be_added(c));
+            let name = |c: &Column| format!("{} of {}", c.name, table.name);
+            self.left_out.extend(lost.map(name));
+        }
         self.sum.facts.retain(can);
         let objects: Vec<u32> = (0..self.sum.objects.len() as u32).collect();
         let strings: Vec<u64> = self.sum.strings.iter().map(|s| self.strings[s]).collect();
@@ -192,7 +223,7 @@ impl Adder {
             let Some(other) = find(&fact.name) else {
                 return true;
             };
-            if fact.part.is_some() {
+            if fact.part.is_some() || fact.from.is_some() {
                 return true;
             }
             if fact.kind == Type::Text {
@@ -201,7 +232,7 @@ impl Adder {
             fact.value = FactValue::Number(added(fact.sum, fact.number(), other.number()));
             true
         });
-        for other in others.iter().filter(|f| f.sum != Sum::None) {
+        for other in (others.iter()).filter(|f| f.sum != Sum::None || f.from.is_some()) {
             if self.sum.fact(&other.name).is_none() {
                 self.sum.facts.push(other.clone());
             }
@@ -253,7 +284,7 @@ fn is_same(a: &Table, b: &Table) -> bool {
 }
 
 fn can_be_added(column: &Column) -> bool {
-    column.role != Role::Measure || column.sum != Sum::None
+    column.role != Role::Measure || column.sum != Sum::None || column.from.is_some()
 }
 
 /// The sum of two values by a rule. A value that is not known does not count.
@@ -528,5 +559,53 @@ mod tests {
             Value::Float(2.5)
         );
         assert_eq!(added(Sum::None, int(1), int(2)), Value::Unknown);
+    }
+
+    /// Two runs that executed other lines: the union is counted, shares follow, and what cannot be added up is named.
+    #[test]
+    fn sizes_of_sets_are_counted_in_the_union() {
+        let run = |first: u64, second: u64| {
+            let text = format!(
+                r#"{{"format":"atom-profile","version":1,"tool":"t","program":{{"path":"/p"}},
+                "objects":[{{"name":"p"}}],"strings":["a.c","b.c"],
+                "facts":[
+                  {{"name":"some","type":"count","sum":"none","from":{{"table":"lines","column":"executed","by":"rows"}},"value":1}},
+                  {{"name":"all","type":"count","sum":"none","from":{{"table":"lines","by":"rows"}},"value":2}},
+                  {{"name":"blocks","type":"count","sum":"none","from":{{"table":"procedures","column":"blocks","by":"total"}},"value":7}},
+                  {{"name":"%","type":"percent","part":"some","whole":"all","value":50}},
+                  {{"name":"entered","type":"count","sum":"none","from":{{"table":"procedures","column":"reached","by":"rows"}},"value":1}},
+                  {{"name":"mean","type":"ratio","sum":"none","value":2.5}}],
+                "tables":[
+                  {{"name":"files","by":"file","rows":2,"columns":[
+                    {{"name":"some","type":"count","role":"measure","sum":"none","from":{{"table":"lines","column":"executed","by":"rows"}},"values":[{first},{second}]}},
+                    {{"name":"odd","type":"count","role":"measure","sum":"none","values":[1,2]}},
+                    {{"name":"file","type":"text","role":"key","values":[0,1]}}]}},
+                  {{"name":"lines","by":"line","rows":2,"columns":[
+                    {{"name":"executed","type":"count","role":"measure","sum":"max","values":[{first},{second}]}},
+                    {{"name":"line","type":"place","role":"key","files":[0,1],"values":[3,4]}}]}},
+                  {{"name":"procedures","by":"procedure","rows":2,"columns":[
+                    {{"name":"blocks","type":"count","role":"measure","sum":"max","values":[3,4]}},
+                    {{"name":"reached","type":"count","role":"measure","sum":"none","from":{{"table":"blocks","by":"rows"}},"values":[0,0]}},
+                    {{"name":"pc","type":"address","role":"key","values":[16,64]}}]}},
+                  {{"name":"blocks","by":"block","rows":1,"columns":[
+                    {{"name":"pc","type":"address","role":"key","values":[{}]}}]}}]}}"#,
+                16 + 50 * second,
+            );
+            Profile::parse(text.as_bytes()).unwrap()
+        };
+        let mut adder = Adder::new(run(1, 0));
+        adder.add(&run(0, 1)).unwrap();
+        let sum = adder.finish();
+        let fact = |name: &str| sum.fact(name).unwrap().number().float().unwrap();
+        assert_eq!([fact("some"), fact("all"), fact("blocks")], [2.0, 2.0, 7.0]);
+        assert_eq!([fact("%"), fact("entered")], [100.0, 2.0]);
+        let values = |table: &str, column: &str| {
+            let table = sum.table(table).unwrap();
+            table.column(column).unwrap().values.clone()
+        };
+        assert_eq!(values("files", "some"), [Value::Integer(1); 2]);
+        assert_eq!(values("procedures", "reached"), [Value::Integer(1); 2]);
+        let lost = FactValue::Text("mean, odd of files".to_owned());
+        assert_eq!(sum.fact(LEFT_OUT).unwrap().value, lost);
     }
 }

@@ -1,7 +1,7 @@
 //! Tables and their columns.
 
 use serde::{Deserialize, Serialize};
-use tables::schema::{By, Role, Sum, Type};
+use tables::schema::{By, Follows, Role, Sum, Type};
 
 use crate::named;
 use crate::value::Value;
@@ -52,6 +52,9 @@ pub struct Column {
     /// Of a measure: how the values of several runs are added up.
     #[serde(default, skip_serializing_if = "is_default", with = "named")]
     pub sum: Sum,
+    /// Of a measure that follows from another table: what it is computed from in a sum of profiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Source>,
     /// Of a derived column: the column that is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
@@ -72,6 +75,20 @@ pub struct Column {
     /// index of a text ([`Value::Unknown`] for none, which the file has as -1). Empty if the column is derived.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<Value>,
+}
+
+/// The table that a number follows from. The size of a set, such as the executed lines, cannot be added up: the set of
+/// several runs is the union of theirs. So it is counted in the sum of the table that has the members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Name of the table.
+    pub table: String,
+    /// The column that is added up, or that is not 0 in the rows that are counted; without it all rows are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+    /// Whether rows are counted or added up.
+    #[serde(with = "named")]
+    pub by: Follows,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

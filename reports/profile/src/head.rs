@@ -67,6 +67,28 @@ pub struct Time {
     pub seconds: f64,
 }
 
+impl Time {
+    /// The start in seconds since 1970, if it is known.
+    pub fn since_1970(&self) -> Option<f64> {
+        let (day, time) = self.start.strip_suffix('Z')?.split_once('T')?;
+        let mut day = day.splitn(3, '-').map(str::parse::<i64>);
+        let (year, month) = (day.next()?.ok()?, day.next()?.ok()?);
+        let mut time = time.splitn(3, ':').map(str::parse::<f64>);
+        let hours = time.next()?.ok()?;
+        let seconds = (hours * 60.0 + time.next()?.ok()?) * 60.0 + time.next()?.ok()?;
+        // Years begin in March here, so that the day of a leap year is the last.
+        let (year, month) = if month > 2 {
+            (year, month - 3)
+        } else {
+            (year - 1, month + 9)
+        };
+        let leap = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+        let days = 365 * year + leap + (153 * month + 2) / 5 + day.next()?.ok()? - 1;
+        const DAYS_TO_1970: i64 = 719_468;
+        Some((days - DAYS_TO_1970) as f64 * 86_400.0 + seconds)
+    }
+}
+
 /// A file of code in the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
@@ -104,4 +126,25 @@ pub enum ObjectKind {
     #[default]
     #[serde(other)]
     Library,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn times_since_1970() {
+        let at = |start: &str| {
+            let start = start.to_owned();
+            Time {
+                start,
+                ..Time::default()
+            }
+            .since_1970()
+        };
+        assert_eq!(at("1970-01-01T00:00:00.000Z"), Some(0.0));
+        assert_eq!(at("2000-02-29T00:00:00.500Z"), Some(951_782_400.5));
+        assert_eq!(at("2026-11-22T22:41:58.000Z"), Some(1_795_387_318.0));
+        assert_eq!(at(""), None);
+    }
 }

@@ -21,6 +21,7 @@ mod add;
 mod column;
 mod derived;
 mod error;
+mod follow;
 mod head;
 mod named;
 mod read;
@@ -29,12 +30,12 @@ mod write;
 
 use serde::{Deserialize, Serialize};
 
-pub use add::{Adder, added, join};
-pub use column::{Column, Readers, Table};
+pub use add::{Adder, LEFT_OUT, added, join};
+pub use column::{Column, Readers, Source, Table};
 pub use derived::fraction;
 pub use error::{Error, Result};
 pub use head::{Host, Object, ObjectKind, Process, Program, Scope, Time};
-pub use tables::schema::{By, Role, Sum, Type};
+pub use tables::schema::{By, Follows, Role, Sum, Type};
 pub use value::Value;
 
 /// Value of the key `format` in each profile.
@@ -100,6 +101,9 @@ pub struct Fact {
     /// How the facts of several runs are added up.
     #[serde(default, with = "named")]
     pub sum: Sum,
+    /// Of a fact that follows from a table: what it is computed from in a sum of profiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Source>,
     /// Of a derived fact: the fact that is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,

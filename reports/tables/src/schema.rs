@@ -120,3 +120,16 @@ named! {
         None "none",
     }
 }
+
+named! {
+    /// How a number follows from another table, in a sum of profiles.
+    Follows {
+        /// The number of rows.
+        Rows "rows",
+        /// The sum of a column.
+        Total "total",
+        /// A way that is not known here.
+        #[default]
+        Other "other",
+    }
+}

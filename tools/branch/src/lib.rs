@@ -55,7 +55,8 @@ fn report(
             sites.len() as u64,
         )
         .typed_fact(
-            Column::count("branches reached", "branches").sum(Sum::None),
+            Column::count("branches reached", "branches")
+                .rows_of("conditional branches", "executed"),
             reached as u64,
         );
     let columns = [

@@ -5,6 +5,7 @@
 
 use atom_tool::prelude::*;
 use atom_tool::report::Column;
+use atom_tool::sampling::Figure;
 use atom_tool::simulate::cache::{MAX_LINES, Shape};
 use atom_tool::simulate::groups::{self, Member};
 use atom_tool::simulate::{LookUp, Seen, Simulation, SiteReferences};
@@ -92,11 +93,14 @@ fn describe(report: &mut Report, texts: Strings) {
 fn references(report: &mut Report, [references, misses]: [u64; 2]) {
     report
         .typed_fact(Column::count("references", "references"), references)
+        .interval(Figure::References, None)
         .typed_fact(Column::count("misses", "misses"), misses)
+        .interval(Figure::Misses, None)
         .typed_fact(
             Column::percent_of("miss %", "misses", "references"),
             Cell::percent(misses, references),
-        );
+        )
+        .interval(Figure::Misses, Some(Figure::References));
 }
 
 #[analysis]
@@ -109,8 +113,11 @@ fn report(files: Files, program: Str, texts: Strings, counts: Counters<2>, execu
     if code[0] != 0 {
         report
             .typed_fact(Column::count("fetches", "fetches"), code[0])
+            .interval(Figure::Fetches, None)
             .typed_fact(Column::count("fetch misses", "misses"), code[1])
-            .typed_fact(Column::percent_of("fetch miss %", "fetch misses", "fetches"), Cell::percent(code[1], code[0]));
+            .interval(Figure::More, None)
+            .typed_fact(Column::percent_of("fetch miss %", "fetch misses", "fetches"), Cell::percent(code[1], code[0]))
+            .interval(Figure::More, Some(Figure::Fetches));
     }
     report.write(files);
 }
@@ -131,7 +138,9 @@ fn report_twice(files: Files, program: Str, texts: Strings, counts: Counters<3>,
     references(&mut report, [all, misses]);
     report
         .typed_fact(Column::count("L2 misses", "misses"), beyond)
-        .typed_fact(Column::percent_of("L2 miss %", "L2 misses", "misses"), Cell::percent(beyond, misses));
+        .interval(Figure::More, None)
+        .typed_fact(Column::percent_of("L2 miss %", "L2 misses", "misses"), Cell::percent(beyond, misses))
+        .interval(Figure::More, Some(Figure::Misses));
     if second::had_no_memory() {
         report.fact("second level failed", "no memory: its references count as misses");
     }

@@ -9,6 +9,15 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// The name of the column that is not 0 for what was executed.
+    pub const fn executions(self) -> &'static str {
+        if self.is_counted {
+            "executions"
+        } else {
+            "executed"
+        }
+    }
+
     /// A column with the name for counts, or the one for marks. Marks of several runs are not added: the largest is 1
     /// if it was executed in one of them.
     pub const fn column(

@@ -159,7 +159,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         marked.extend(plan.marked);
         ways.extend(plan.ways);
     }
-    let lines = lines.finish();
+    let lines = lines.finish(&mut names);
     let objects = program.objects().count();
     let fixed = columns::make(objects, &lines, &with_lines, &names);
     let report = Passed {

@@ -66,8 +66,8 @@ impl LineList {
         self.parts.extend(lines.iter().map(part));
     }
 
-    /// Puts the lines in order.
-    pub fn finish(mut self) -> LineColumns {
+    /// Puts the lines in order. The names are those of procedures.
+    pub fn finish(mut self, names: &mut StringList) -> LineColumns {
         self.parts.sort_unstable();
         self.parts.dedup();
         let rows: Vec<&[Part]> = self.parts.chunk_by(|a, b| a.row() == b.row()).collect();
@@ -75,8 +75,17 @@ impl LineList {
         LineColumns {
             packed: pack(&rows),
             lines: firsts().map(Part::row).collect(),
-            procs: firsts().map(|part| part.name).collect(),
+            procs: rows.iter().map(|row| procs_of(row, names)).collect(),
         }
+    }
+}
+
+/// Key of the name of the procedure that has all code of a row, or of the number of its procedures.
+fn procs_of(row: &[Part], names: &mut StringList) -> u32 {
+    // Parts of a row are in the order of their procedures.
+    match row.chunk_by(|a, b| a.proc == b.proc).count() {
+        1 => row[0].name,
+        n => names.intern(&format!("{n} procedures")),
     }
 }
 
@@ -86,7 +95,7 @@ pub struct LineColumns {
     pub packed: Vec<u8>,
     /// Keys of the files' names, numbers of objects, and lines.
     pub lines: Vec<(u32, usize, u32)>,
-    /// Keys of the names of a procedure that has code of the line.
+    /// Keys of the names of the procedures that have code of the line, or of their number.
     pub procs: Vec<u32>,
 }
 
@@ -295,8 +304,15 @@ mod tests {
         let list = LineList {
             parts: parts.to_vec(),
         };
-        let LineColumns { packed, lines, .. } = list.finish();
+        let mut names = StringList::new();
+        let LineColumns {
+            packed,
+            lines,
+            procs,
+        } = list.finish(&mut names);
         assert_eq!(lines, [(1, 0, 900), (3, 0, 7), (3, 0, 9), (3, 1, 7)]);
+        assert_eq!(names.get(procs[1]), "2 procedures");
+        assert_eq!([procs[0], procs[2], procs[3]], [0; 3]);
         let counts = [0, 0, 10, 0, 30, 5, 100, 0, 0, 1000];
         let count = |block: u32| counts[block as usize];
         let found = |packed: &[u8], is_counted, without: u32| {

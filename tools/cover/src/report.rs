@@ -1,5 +1,6 @@
 //! The report: what was reached, by procedure, source file, line, branch and block.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use atom_tool::packed::{Code, groups};
@@ -111,6 +112,14 @@ impl Proc {
     }
 }
 
+/// What there is in an object.
+struct Object {
+    /// Its first procedure.
+    pc: u64,
+    /// Numbers of its blocks and procedures.
+    numbers: [u64; 2],
+}
+
 /// Everything that was reached.
 #[derive(Default)]
 struct Found<'a> {
@@ -118,6 +127,8 @@ struct Found<'a> {
     entered: [u64; 2],
     /// Number of blocks that were executed, and of all.
     blocks: [u64; 2],
+    /// What there is in each object, by its number.
+    objects: BTreeMap<usize, Object>,
     /// The executed procedures, and of the others with lines those that somebody reads.
     procs: Vec<Proc>,
     /// Number of procedures with lines that were left out.
@@ -144,6 +155,13 @@ impl Found<'_> {
         let is_executed = blocks[0] != 0;
         self.entered[0] += u64::from(is_executed);
         self.entered[1] += 1;
+        let object = self.objects.entry(Address(head.pc).object_number());
+        let object = object.or_insert(Object {
+            pc: head.pc,
+            numbers: [0; 2],
+        });
+        object.numbers[0] += blocks[1];
+        object.numbers[1] += 1;
         for (sum, n) in self.blocks.iter_mut().zip(blocks) {
             *sum += n;
         }
@@ -257,26 +275,35 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
         files::write(exports, &coverage(&input, &found, exports));
     }
     let mut report = Report::new("cover", program);
-    let pair = |report: &mut Report, names: [&'static str; 3], unit, [some, all]: [u64; 2]| {
+    let share = |report: &mut Report, [some, all]: [Column; 2], name, numbers: [u64; 2]| {
+        let [part, whole] = numbers;
         report
-            .typed_fact(Column::count(names[0], unit).sum(Sum::None), some)
-            .typed_fact(Column::count(names[1], unit).sum(Sum::Max), all)
-            .typed_fact(Column::ratio(names[2]).unit("%"), Cell::percent(some, all));
+            .typed_fact(some, part)
+            .typed_fact(all, whole)
+            .typed_fact(name, Cell::percent(part, whole));
     };
-    let names = ["blocks executed", "blocks", "blocks executed %"];
-    pair(&mut report, names, "blocks", found.blocks);
-    let names = ["procedures executed", "procedures", "procedures executed %"];
-    pair(&mut report, names, "procedures", found.entered);
+    let columns = [
+        EXECUTED.rows_of("blocks", kind.executions()),
+        Column::count("blocks", "blocks").total_of(OBJECTS, "blocks"),
+    ];
+    let percent = Column::percent_of("blocks executed %", "blocks executed", "blocks");
+    share(&mut report, columns, percent, found.blocks);
+    let columns = [
+        Column::count("procedures executed", "procedures").rows_of(PROCEDURES, "blocks executed"),
+        Column::count("procedures", "procedures").total_of(OBJECTS, "procedures"),
+    ];
+    let percent = Column::percent_of("procedures executed %", "procedures executed", "procedures");
+    share(&mut report, columns, percent, found.entered);
     let lines = &found.lines.counts;
     if !lines.is_empty() {
         let executed = executed(lines, 0..lines.len());
-        let names = ["lines executed", "lines", "lines executed %"];
-        pair(
-            &mut report,
-            names,
-            "lines",
-            [executed as u64, lines.len() as u64],
-        );
+        let columns = [
+            Column::count("lines executed", "lines").rows_of("lines", kind.executions()),
+            Column::count("lines", "lines").all_rows_of("lines"),
+        ];
+        let percent = Column::percent_of("lines executed %", "lines executed", "lines");
+        let numbers = [executed as u64, lines.len() as u64];
+        share(&mut report, columns, percent, numbers);
     }
     if input.reached.has_ways {
         let counts = || {
@@ -289,7 +316,7 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
         let column = Column::count("ways of branches gone", "ways").sum(Sum::None);
         report.typed_fact(column, gone as u64);
     }
-    add_files(&mut report, &found, input.names);
+    add_files(&mut report, &found, input.names, kind);
     let has_all = add_procs(&mut report, &found, input.names, kind);
     if let Some(fixed) = fixed.filter(|_| files.has_profile()) {
         if !has_all {
@@ -304,13 +331,14 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
         if input.reached.has_ways {
             add_branches(&mut report, &found, input.names, kind);
         }
+        add_objects(&mut report, &found);
         add_blocks(&mut report, found, kind);
     }
     report.write(files);
 }
 
 /// The table of source files.
-fn add_files(report: &mut Report, found: &Found<'_>, names: Strings) {
+fn add_files(report: &mut Report, found: &Found<'_>, names: Strings, kind: Kind) {
     if found.lines.files.is_empty() {
         return;
     }
@@ -321,9 +349,9 @@ fn add_files(report: &mut Report, found: &Found<'_>, names: Strings) {
     let mut files: Vec<_> = found.lines.files.iter().map(row).collect();
     files.sort_unstable();
     let columns = [
-        Column::count("lines executed", "lines").sum(Sum::None),
-        Column::count("lines", "lines").sum(Sum::Max),
-        Column::ratio("%"),
+        Column::count("lines executed", "lines").rows_of("lines", kind.executions()),
+        Column::count("lines", "lines").all_rows_of("lines"),
+        Column::percent_of("%", "lines executed", "lines"),
         Column::text("file").key(),
     ];
     let table = report.typed_table(By::File, "source files", columns);
@@ -352,7 +380,9 @@ fn place(names: Strings, pc: u64, line: Line) -> Cell {
 /// The share of the executed blocks.
 const PERCENT: Column = Column::percent_of("%", "blocks executed", "blocks");
 /// The column of executed blocks.
-const EXECUTED: Column = Column::count("blocks executed", "blocks").sum(Sum::None);
+const EXECUTED: Column = Column::count("blocks executed", "blocks");
+/// The title of the table of what there is in each object.
+const OBJECTS: &str = "objects";
 /// The title of the tables of procedures, for people and in the profile.
 const PROCEDURES: &str = "procedures";
 
@@ -360,7 +390,7 @@ const PROCEDURES: &str = "procedures";
 /// else the table is for people.
 fn add_procs(report: &mut Report, found: &Found<'_>, names: Strings, kind: Kind) -> bool {
     let columns = [
-        EXECUTED,
+        EXECUTED.rows_of("blocks", kind.executions()),
         BLOCKS_COLUMN,
         PERCENT,
         kind.column("entries", "entered", "entries"),
@@ -405,7 +435,10 @@ fn add_fixed_procs(report: &mut Report, found: &mut Found<'_>, fixed: FixedColum
     }
     let [blocks, pc, line, name] = columns::of_procs(fixed, (blocks, pcs, names));
     let columns = vec![
-        (EXECUTED, Values::Numbers(executed)),
+        (
+            EXECUTED.rows_of("blocks", kind.executions()),
+            Values::Numbers(executed),
+        ),
         blocks,
         (PERCENT, Values::Numbers(Vec::new())),
         (
@@ -446,6 +479,21 @@ fn add_branches(report: &mut Report, found: &Found<'_>, names: Strings, kind: Ki
     columns.push((Column::place("line"), Values::Places(places)));
     columns.push((Column::text("procedure"), Values::Texts(procs)));
     report.column_table(By::Branch, "conditional branches", columns);
+}
+
+/// The profile's table of what there is in each object, by the first procedure.
+fn add_objects(report: &mut Report, found: &Found<'_>) {
+    let columns = [
+        Column::count("blocks", "blocks").sum(Sum::Max),
+        Column::count("procedures", "procedures").sum(Sum::Max),
+        Column::address("pc"),
+    ];
+    let table = report.typed_table(By::Object, OBJECTS, columns);
+    table.readers(Readers::Programs);
+    for object in found.objects.values() {
+        let [blocks, procedures] = object.numbers;
+        table.row([blocks.into(), procedures.into(), Cell::Address(object.pc)]);
+    }
 }
 
 /// The profile's table of executed blocks.

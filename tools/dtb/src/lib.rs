@@ -6,6 +6,7 @@
 
 use atom_tool::prelude::*;
 use atom_tool::report::Column;
+use atom_tool::sampling::Figure;
 use atom_tool::simulate::groups::{self, Member};
 use atom_tool::simulate::{LookUp, Simulation, SiteReferences, Timed};
 
@@ -82,9 +83,12 @@ fn report(files: Files, program: Str, buffer: Str, counts: Counters<2>, executed
     report
         .fact("buffer", buffer.as_str())
         .typed_fact(Column::count("references", "references"), total)
+        .interval(Figure::References, None)
         .typed_fact(Column::count("hits", "hits"), total - misses)
         .typed_fact(Column::count("misses", "misses"), misses)
-        .typed_fact(Column::percent_of("miss %", "misses", "references"), Cell::percent(misses, total));
+        .interval(Figure::Misses, None)
+        .typed_fact(Column::percent_of("miss %", "misses", "references"), Cell::percent(misses, total))
+        .interval(Figure::Misses, Some(Figure::References));
     report.write(files);
 }
 

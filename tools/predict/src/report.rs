@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Readers};
-use atom_tool::{Address, Counters};
+use atom_tool::{Address, Counters, LineProcs};
 
 use crate::returns::{OUTSIDE, WRONG};
 use crate::thread::{BranchCounts, Counts, GSHARE, JumpCounts, MODELS, TAGE, TWO_BIT};
@@ -204,6 +204,8 @@ fn places<'a>(
         _ => columns.push(Column::address("pc")),
     }
     columns.push(Column::text("procedure"));
+    let mut procs = LineProcs::default();
+    reached.iter().for_each(|(site, _)| procs.add(site));
     let table = report.typed_table(by, title, columns);
     for (site, sums) in sums.into_values() {
         let (wrong, executed) = (sums.wrong(best), sums.executed());
@@ -221,7 +223,7 @@ fn places<'a>(
         row.push(sums.jumps.path.into());
         row.push(sums.wrong_returns.into());
         match by {
-            By::Line => row.extend([site.place(), Cell::Text(site.proc_of_process())]),
+            By::Line => row.extend([site.place(), Cell::Text(procs.label(&site))]),
             _ => row.extend([Cell::Address(site.proc_pc), site.proc.into()]),
         }
         table.row_of(row);

@@ -105,7 +105,7 @@ fn report(
     report
         .typed_fact(Column::count("entries", "entries"), total)
         .typed_fact(
-            Column::count("procedures entered", "procedures").sum(Sum::None),
+            Column::count("procedures entered", "procedures").rows_of("procedures", "entries"),
             entered as u64,
         )
         .typed_fact(

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
+use atom_tool::LineProcs;
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Readers};
 
@@ -304,10 +305,16 @@ fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Su
     if !lines.is_empty() {
         let line = Column::place("line").key();
         let columns = MEASURES.into_iter().chain([range, line, proc]);
+        let mut procs: BTreeMap<u32, LineProcs> = BTreeMap::new();
+        for (range, site) in sums.keys() {
+            if let Some(site) = sites.get(*site as usize) {
+                procs.entry(*range).or_default().add(&site);
+            }
+        }
         let table = report.typed_table(By::Line, "lines", columns);
         for (range, _, site, sum) in lines {
             let [loads, stores, bytes, misses] = sum.cells();
-            let (line, proc) = (site.place(), Cell::Text(site.proc_of_process()));
+            let (line, proc) = (site.place(), Cell::Text(procs[&range].label(&site)));
             table.row([loads, stores, bytes, misses, name(range).into(), line, proc]);
         }
     }

@@ -89,7 +89,7 @@ impl EdgeCounts {
         if let Some(crossings) = crossings {
             let procs = (0..cfg.procs.len()).map(ProcId::from_index);
             let blocks = procs.flat_map(|p| crossings.of(cfg, p));
-            blocks.for_each(|b| entered[b.index()] = true);
+            blocks.for_each(|crossing| entered[crossing.block.index()] = true);
         }
         let context = Context {
             image,
@@ -154,6 +154,9 @@ impl EdgeCounts {
         let own = options.access == ThreadAccess::Gs;
         let cells = if own { count } else { 0 };
         let for_threads = data.place_threads(threads, cells, options.own_stack);
+        if let Some(place) = &mut data.threads {
+            place.has_data |= options.are_sampled;
+        }
         if count == 0 {
             return (None, EdgeFacts::default());
         }

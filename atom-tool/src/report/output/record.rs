@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::report::ticks::start_time;
+
 /// `O_NOFOLLOW` and `O_NONBLOCK`: neither a symbolic link nor a pipe is waited for.
 const SAFELY: i32 = 0o400_000 | 0o4_000;
 
@@ -109,14 +111,4 @@ fn open() -> Option<File> {
     opened
         .ok()
         .filter(|file| file.metadata().is_ok_and(is_ours))
-}
-
-/// When a process started, in clock ticks since the system's start; 0 if it cannot be found out.
-fn start_time(process: u32) -> u64 {
-    /// Number of fields between the command's name and the time.
-    const BETWEEN: usize = 19;
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = behind.split_whitespace().nth(BETWEEN);
-    field.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -26,6 +26,7 @@ pub fn fact(json: &mut Json, column: &Column, cell: &Cell) {
         json.key("whole").text(whole);
     } else if is_number(kind) {
         json.key("sum").text(sum_of(column, kind).name());
+        source(json, column);
     }
     json.key("value");
     match cell {
@@ -162,6 +163,7 @@ fn column_head(json: &mut Json, column: &Column, kind: Type, role: Role) {
     json.key("role").text(role.name());
     if role == Role::Measure {
         json.key("sum").text(sum_of(column, kind).name());
+        source(json, column);
     }
     if let Some((part, whole)) = column.quotient {
         json.key("part").text(part);
@@ -171,6 +173,18 @@ fn column_head(json: &mut Json, column: &Column, kind: Type, role: Role) {
             Whole::Fact(name) => json.key("whole_fact").text(name),
         }
     }
+}
+
+/// Writes what a number follows from.
+fn source(json: &mut Json, column: &Column) {
+    let Some(source) = column.from else { return };
+    json.key("from").open('{');
+    json.key("table").text(source.table);
+    if let Some(column) = source.column {
+        json.key("column").text(column);
+    }
+    json.key("by").text(source.by.name());
+    json.close('}');
 }
 
 /// The type of a column: the given one, or the one of its first cell that is not empty.

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::json::Json;
+use crate::report::ticks::age;
 
 /// The start of the process, by both clocks.
 static START: OnceLock<(SystemTime, Instant)> = OnceLock::new();
@@ -14,15 +15,30 @@ pub(crate) fn begin() {
     let _ = START.set((SystemTime::now(), Instant::now()));
 }
 
+/// Start of the process and its time since then. A forked child did not start with its parent.
+fn span() -> Option<(SystemTime, Duration)> {
+    let (start, instant) = START.get()?;
+    let elapsed = instant.elapsed();
+    let is_child = analysis_rt::pid() != analysis_rt::start_pid() && !analysis_rt::is_snapshot();
+    let age = is_child.then(|| age(analysis_rt::pid())).flatten();
+    let since_fork = age
+        .map(Duration::from_secs_f64)
+        .filter(|age| *age < elapsed);
+    match since_fork {
+        Some(age) => Some((*start + (elapsed - age), age)),
+        None => Some((*start, elapsed)),
+    }
+}
+
 /// Writes the key `time`.
 pub fn write(json: &mut Json) {
-    let Some((start, instant)) = START.get() else {
+    let Some((start, elapsed)) = span() else {
         return;
     };
     json.key("time").open('{');
     let since = start.duration_since(UNIX_EPOCH).unwrap_or_default();
     json.key("start").text(&utc(since));
-    let micros = instant.elapsed().as_micros();
+    let micros = elapsed.as_micros();
     json.key("seconds").float(micros as f64 / 1e6);
     json.close('}');
 }

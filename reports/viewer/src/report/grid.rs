@@ -191,7 +191,7 @@ fn object_of(table: &Table, row: usize) -> usize {
 }
 
 /// True if a pattern covers a text: with `*` or `?` the whole of it, else a part.
-fn covers(pattern: &str, text: &str) -> bool {
+pub fn covers(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return text.contains(pattern);
     }

@@ -9,6 +9,7 @@ mod grid;
 mod group;
 mod parquet;
 mod print;
+mod spots;
 pub mod together;
 
 use std::fs::File;
@@ -81,7 +82,7 @@ struct View {
     top: Option<usize>,
     /// Put the measures together by this
     #[arg(long, value_enum, value_name = "UNIT")]
-    by: Option<group::Unit>,
+    by: Option<spots::Unit>,
     /// Write the table as comma-separated values
     #[arg(long, group = "form")]
     csv: bool,
@@ -133,6 +134,7 @@ pub fn text_fact(name: &str, text: &str) -> Fact {
         kind: Type::Text,
         unit: None,
         sum: Sum::None,
+        from: None,
         part: None,
         whole: None,
         value: FactValue::Text(text.into()),
@@ -283,7 +285,7 @@ fn grids(args: &View, profile: &Profile) -> Result<Vec<Grid>> {
     };
     let mut grids = match (args.by, &args.table) {
         (Some(unit), table) => {
-            let (grid, notes) = group::by(profile, unit, table.as_deref())?;
+            let (grid, notes) = group::by(profile, unit, table.as_deref(), args.filter.as_deref())?;
             notes.iter().for_each(|n| note(n));
             vec![grid]
         }
@@ -318,7 +320,7 @@ fn grids(args: &View, profile: &Profile) -> Result<Vec<Grid>> {
         if let Some(column) = wanted.or_else(|| grid.measure()) {
             grid.sort(column);
         }
-        if let Some(pattern) = &args.filter {
+        if let Some(pattern) = args.filter.as_ref().filter(|_| args.by.is_none()) {
             grid.filter(profile, pattern);
         }
     }

@@ -30,6 +30,8 @@ pub fn sum(files: &[&Path]) -> Result<(Profile, usize)> {
     let mut adder: Option<Adder> = None;
     let (mut programs, mut processes) = (Rows::default(), Rows::default());
     let mut inheriting = 0;
+    // When the first process started and the last one ended.
+    let mut span: Option<(f64, f64)> = None;
     for chunk in files.chunks(AT_ONCE) {
         let read = chunk.par_iter().map(|path| super::read(path));
         for (path, profile) in chunk.iter().zip(read.collect::<Vec<_>>()) {
@@ -40,6 +42,11 @@ pub fn sum(files: &[&Path]) -> Result<(Profile, usize)> {
                 Some([profile.process.pid, profile.process.parent]),
             );
             inheriting += usize::from(profile.process.inherits);
+            if let Some(start) = profile.time.since_1970() {
+                let end = start + profile.time.seconds;
+                let (first, last) = span.unwrap_or((start, end));
+                span = Some((first.min(start), last.max(end)));
+            }
             match &mut adder {
                 None => adder = Some(Adder::of_programs(profile)),
                 Some(adder) => adder
@@ -51,6 +58,9 @@ pub fn sum(files: &[&Path]) -> Result<(Profile, usize)> {
     let adder = adder.ok_or_else(|| Error::new(super::DOING, "no profile is named"))?;
     let number = adder.files();
     let mut sum = adder.finish();
+    if let Some((first, last)) = span {
+        sum.time.seconds = last - first;
+    }
     if inheriting != 0 {
         let reports = count(inheriting, "profile");
         let text =

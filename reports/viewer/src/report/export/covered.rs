@@ -4,7 +4,7 @@ use atom_core::Error;
 use coverage::{Block, Branch, Coverage, Function, Module};
 use profile::{By, Column, Profile, Role, Sum, Table, Type};
 
-use super::super::group;
+use super::super::spots;
 use super::{Format, Made, written};
 
 /// True if the profile has lines with those that were not executed.
@@ -141,7 +141,7 @@ pub fn drcov(profile: &Profile) -> Made {
     let mut coverage = Coverage::default();
     let mut notes = Vec::new();
     for object in &profile.objects {
-        let (base, end) = match group::open(object) {
+        let (base, end) = match spots::open(object) {
             Ok(image) => (image.base, image.end),
             Err(reason) => {
                 notes.push(reason);

@@ -14,7 +14,7 @@ use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSymbol, SymbolKind};
 use profile::{By, Profile, Table};
 
-use super::super::group;
+use super::super::spots;
 use super::Made;
 
 const DOING: &str = "exporting for llvm-bolt";
@@ -154,7 +154,7 @@ pub fn fdata(profile: &Profile, object: Option<&str>) -> Made {
     let Some(object) = profile.objects.get(number) else {
         return Err(Error::new(DOING, "the profile does not name the program"));
     };
-    let image = group::open(object).map_err(|reason| Error::new(DOING, reason))?;
+    let image = spots::open(object).map_err(|reason| Error::new(DOING, reason))?;
     let symbols = Symbols::read(&image)?;
     let edges = match (edges, branches) {
         (Some(table), _) => counted(table, number),

@@ -14,7 +14,7 @@ use atom_core::{Error, Result};
 use clap::ValueEnum;
 use profile::Profile;
 
-use super::group::{self, Spot, Spots, Unit};
+use super::spots::{self, Spot, Spots, Unit};
 
 /// Bytes of a file, and what could not be found out.
 type Made = Result<(Vec<u8>, Vec<String>)>;
@@ -73,7 +73,7 @@ fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Vec<u8> {
 
 /// The measures by source line, for formats whose costs stand at lines.
 fn lines(profile: &Profile) -> Result<Spots> {
-    let spots = group::spots(profile, Unit::Line, None)?;
+    let spots = spots::spots(profile, Unit::Line, None)?;
     let integers = |spot: &Spot| spot.values.iter().all(|v| v.integer().is_some());
     if spots.all.iter().all(integers) {
         Ok(spots)

@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use profile::{By, Profile, Role, Table, Type, Value};
 use prost::Message;
 
-use super::super::group::{self, Unit};
+use super::super::spots::{self, Unit};
 use super::Made;
 
 /// Bytes of addresses for each object.
@@ -233,7 +233,7 @@ impl<'a> Writer<'a> {
                 Some((first, last)) => (first & !(PAGE - 1), (last | (PAGE - 1)) + 1, 0),
                 None => (low, low + PAGE, 0),
             };
-            if let Ok(image) = group::open(object) {
+            if let Ok(image) = spots::open(object) {
                 let code = || image.segments.iter().filter(|s| s.is_executable());
                 if let (Some(first), Some(last)) = (code().next(), code().next_back()) {
                     start = low + first.address;
@@ -291,11 +291,11 @@ fn unit(kind: Type, unit: Option<&str>) -> &str {
 pub fn pprof(profile: &Profile) -> Made {
     let mut notes = Vec::new();
     let arcs = profile.tables.iter().find(|t| t.by == By::Arc);
-    let found = match group::spots(profile, Unit::Line, None) {
+    let found = match spots::spots(profile, Unit::Line, None) {
         Ok(spots) => Ok(spots),
-        Err(_) => group::spots(profile, Unit::Procedure, None),
+        Err(_) => spots::spots(profile, Unit::Procedure, None),
     };
-    let is_of_calls = arcs.is_some() && group::spots(profile, Unit::Instruction, None).is_err();
+    let is_of_calls = arcs.is_some() && spots::spots(profile, Unit::Instruction, None).is_err();
     let spots = match found {
         Ok(spots) if !is_of_calls => Some(spots),
         Err(error) if arcs.is_none() => return Err(error),

@@ -12,7 +12,7 @@ use exports::chrome::{Call, Trace};
 use profile::{By, Profile};
 use serde_json::json;
 
-use super::super::group::{self, Unit};
+use super::super::spots::{self, Unit};
 use super::{Made, tree, written};
 
 /// A procedure or an object: the name of its object, and its name; the name is empty for the object itself.
@@ -29,7 +29,7 @@ struct Stacks {
 }
 
 fn stacks(profile: &Profile) -> Result<Stacks> {
-    let spots = group::spots(profile, Unit::Procedure, None)?;
+    let spots = spots::spots(profile, Unit::Procedure, None)?;
     let Some(measure) = spots.heads.first() else {
         return Err(Error::new(
             "exporting",
