@@ -80,6 +80,9 @@ Column UnitColumn(Column column, const char *unit);
 Column KeyColumn(Column column);
 Column LabelColumn(Column column);
 Column SumColumn(Column column, SumType sum);
+/* The same column, whose value is the number of rows of a table of which a column is not 0: it is counted again in the sum of
+ * several runs. */
+Column RowsColumn(Column column, const char *table, const char *counted);
 
 /* A report of a tool on a program. WriteReport writes it to the files and frees it. WriteReportText does so with this
  * text in the file for people. */

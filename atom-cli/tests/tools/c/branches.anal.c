@@ -23,7 +23,8 @@ void End(Files *files, char *program, Counters *counters, Sites *sites) {
     AddComputedFact(report, PercentColumn("taken %", "taken", "executed"));
     AddRatioFact(report, RatioColumn("usual direction %"), usual * 100.0 / (sums[0] + sums[1]));
     AddFact(report, SumColumn(CountColumn("branches", "branches"), SumMax), n);
-    AddFact(report, SumColumn(CountColumn("branches reached", "branches"), SumNone), reached);
+    Column reached_column = CountColumn("branches reached", "branches");
+    AddFact(report, RowsColumn(reached_column, "conditional branches", "executed"), reached);
 
     Table *table = AddTable(report, ByBranch, "conditional branches");
     AddColumn(table, CountColumn("executed", "branches"));

@@ -74,6 +74,8 @@ const KEY: c_int = 1;
 const LABEL: c_int = 2;
 /// The way of adding up that belongs to the column.
 const OWN_SUM: c_int = -1;
+/// The rows of a table are counted again: those in which the column `part` of the table `whole` is not 0.
+const SUM_OF_ROWS: c_int = 4;
 
 impl CColumn {
     fn new(name: *const c_char, kind: Kind) -> Self {
@@ -165,6 +167,17 @@ extern "C" fn SumColumn(column: CColumn, sum: c_int) -> CColumn {
     CColumn { sum, ..column }
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn RowsColumn(column: CColumn, whole: *const c_char, part: *const c_char) -> CColumn {
+    let sum = SUM_OF_ROWS;
+    CColumn {
+        whole,
+        part,
+        sum,
+        ..column
+    }
+}
+
 /// A column with its texts copied.
 #[derive(Clone, Copy)]
 pub struct Column {
@@ -224,6 +237,7 @@ impl Column {
             1 => made.sum(Sum::Max),
             2 => made.sum(Sum::Min),
             3 => made.sum(Sum::None),
+            SUM_OF_ROWS => made.rows_of(whole, part),
             OWN_SUM => made,
             sum => fail(function, format!("there is no way {sum} to add up")),
         };
