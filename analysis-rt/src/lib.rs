@@ -65,8 +65,8 @@ pub use sys::memory::map_wiped;
 pub use sys::signals::Uninterrupted;
 pub use sys::spin::SpinLock;
 pub use threads::bursts::{
-    FIGURES, Phase, Sampled, Statistics, at_turn, compare_bursts, from_main_block, sampled,
-    squares, statistics, warm_up,
+    FIGURES, Sampled, Statistics, compare_bursts, from_main_block, sampled, squares, statistics,
+    warm_up,
 };
 pub use threads::counts::{in_child, in_new_thread};
 pub use threads::data::{between_routines, thread_block, thread_enter, thread_started};

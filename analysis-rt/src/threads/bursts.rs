@@ -25,7 +25,7 @@ const LIGHT: usize = 1;
 
 /// Where a thread is in its run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Phase {
+enum Phase {
     /// Between two bursts, where no calls are made.
     #[default]
     Gap,
@@ -35,25 +35,16 @@ pub enum Phase {
     Burst,
 }
 
-/// How a tool is told of a new phase: the block of the thread, and the phase that begins.
-pub type Hook = fn(*mut ThreadBlock, Phase);
-
 /// Number of figures of which a tool may want to know how they differ from burst to burst.
 pub const FIGURES: usize = 4;
 
 /// How a tool computes its figures from what a thread has counted, whose block is given.
 pub type Figures = fn(*mut ThreadBlock) -> [u64; FIGURES];
 
-static HOOK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static FIGURES_OF: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 /// Number of threads that have begun to be sampled.
 static THREADS: AtomicU64 = AtomicU64::new(0);
-
-/// Sets what is called when a thread begins a phase. It runs with signals blocked.
-pub fn at_turn(hook: Hook) {
-    HOOK.store(hook as *mut (), Ordering::Release);
-}
 
 /// Sets what computes the figures at the end of each burst. It runs with signals blocked.
 pub fn compare_bursts(figures: Figures) {
@@ -190,7 +181,6 @@ unsafe fn turn_now(control: &Control, block: *mut ThreadBlock) {
             Phase::Burst => Phase::Gap,
         };
         bursts.done.bursts += u64::from(bursts.phase == Phase::Burst);
-        tell(block, bursts.phase);
         draw(control, bursts, block);
     }
 }
@@ -309,15 +299,6 @@ fn each_cell(info: &ThreadInfo, mut work: impl FnMut(usize)) {
                 work(at as usize / 8);
             }
         }
-    }
-}
-
-fn tell(block: *mut ThreadBlock, phase: Phase) {
-    let hook = HOOK.load(Ordering::Acquire);
-    if !hook.is_null() {
-        // SAFETY: only `at_turn` writes it, always with a `Hook`.
-        let hook: Hook = unsafe { core::mem::transmute(hook) };
-        hook(block, phase);
     }
 }
 

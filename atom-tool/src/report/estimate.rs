@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use analysis_rt::Statistics;
 
-pub use analysis_rt::{Phase, Sampled, sampled};
+pub use analysis_rt::{Sampled, sampled};
 
 /// The smallest number of bursts from which an interval follows.
 const FEWEST: u64 = 5;
 
 /// Analysis side, at ProgramBefore: lets the calls be made before each burst, too, for as long as `bursts` bursts take. The
-/// tool has a state that the program's work since the last burst has changed, as that of a cache. What these calls count is not
-/// in the results. An option of the user prevails.
+/// tool simulates something whose contents depend on the references before the burst, such as a cache. What these calls count
+/// is not in the results. The option `--warm-up` of the user prevails.
 pub fn warm_up(bursts: u32) {
     analysis_rt::warm_up(bursts);
 }
