@@ -50,6 +50,16 @@ plain_data! {
     }
 }
 
+impl FrameRule {
+    fn of(record: CallFrameRecord) -> Self {
+        let site = SiteFrame::new(0, Some(record), [0, 0]);
+        Self {
+            offset: site.offset,
+            rbp: site.rbp,
+        }
+    }
+}
+
 /// Instrument side: what walking needs to know of all calls. It takes [`on_object_event`], and has no place beside
 /// [`CallPaths`](crate::paths::CallPaths) by call site.
 pub struct CallStacks {
@@ -113,14 +123,7 @@ impl FrameRules {
     /// The rules of a procedure.
     pub fn of(proc: Proc<'_>) -> Self {
         let mut calls: Vec<_> = (proc.call_frames().into_iter())
-            .map(|frame| {
-                let site = SiteFrame::new(0, Some(frame), [0, 0]);
-                let rule = FrameRule {
-                    offset: site.offset,
-                    rbp: site.rbp,
-                };
-                (frame.inst as usize, rule)
-            })
+            .map(|frame| (frame.inst as usize, FrameRule::of(frame)))
             .collect();
         calls.sort_by_key(|(inst, _)| *inst);
         let frame = proc.frame();
@@ -135,13 +138,9 @@ impl FrameRules {
             },
             rbp_offset: if by_rbp { -2 * WORD as i32 } else { 0 },
         };
-        let site = SiteFrame::new(0, Some(record), [0, 0]);
         Self {
             calls,
-            otherwise: FrameRule {
-                offset: site.offset,
-                rbp: site.rbp,
-            },
+            otherwise: FrameRule::of(record),
         }
     }
 
