@@ -1,6 +1,7 @@
 //! Shadow memory: one byte for 8 bytes of the process, at a fixed distance.
 //!
-//! 0: all 8 bytes are addressable. 1 to 7: only so many of the first. Others are negative: no byte is.
+//! The value 0 says that all 8 bytes are addressable, and N from 1 to 7 that the first N bytes are. A negative value says that
+//! no byte is.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};

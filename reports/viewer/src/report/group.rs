@@ -1,7 +1,7 @@
 //! Measures put together by object, procedure, function, file, line or instruction.
 //!
-//! Code of one line may be in many procedures, as that of an inlined function is. So a line has the function whose
-//! source it is, and the number of its procedures if there are several. A filter chooses code before it is put
+//! One line may have code in many procedures, into which its function is inlined. So a line has the name of the function
+//! whose source it is, and the number of its procedures if there are several. A filter chooses code before it is put
 //! together: filtered by a procedure, a line has what it costs in that procedure, and a procedure that is filtered by a
 //! line has what the line costs in it.
 
