@@ -19,7 +19,7 @@
 //!
 //! fn instrument(program: &Program, _args: &Args) -> Result {
 //!     let stacks = CallStacks::add(program);
-//!     for proc in program.procs_named("malloc").filter(|proc| !proc.is_opaque()) {
+//!     for proc in program.procs_named("malloc").into_iter().filter(|proc| !proc.is_opaque()) {
 //!         proc.add_call(Before, malloc, (&stacks.calls, Reg::Rsp, Reg::Rbp));
 //!     }
 //!     Ok(())

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// Shipped tools with options that select different analysis routines. Each row ends with the option
 /// that takes the name of a file.
-const TOOLS: [&str; 31] = [
+const TOOLS: [&str; 32] = [
     "bbv --interval 1000000 --vectors /dev/null --blocks /dev/null --output",
     "branch --output",
     "branch --edges --output",
@@ -33,6 +33,7 @@ const TOOLS: [&str; 31] = [
     "icount --output",
     "icount --per instruction --output",
     "inline --output",
+    "memcheck --log-file",
     "memtrace --output",
     "memtrace --instructions --output",
     "mix --output",
