@@ -186,6 +186,28 @@ mod tests {
         assert_eq!(parse(&["help"]).run.app.unwrap(), PathBuf::from("help"));
     }
 
+    /// Tools have options whose names are those of a run, too: `reuse --sample`, `memtrace --skip`.
+    #[test]
+    fn words_after_the_tool_are_its_own() {
+        let words = [
+            "run",
+            "--skip",
+            "main",
+            "reuse",
+            "--sample",
+            "16",
+            "--children",
+        ];
+        let Some(Command::Run(run)) = parse(&words).command else {
+            panic!("it is no run");
+        };
+        assert_eq!(run.tool(), "reuse");
+        assert_eq!(run.tool_options(), ["--sample", "16", "--children"]);
+        assert!(run.choices.sampling.sample.is_none() && !run.children);
+        assert!(Args::try_parse_from(["atom", "run", "--chidren", "icount"]).is_err());
+        assert!(Args::try_parse_from(["atom", "run", "--children"]).is_err());
+    }
+
     #[test]
     fn tool_options_follow_two_dashes() {
         let args = parse(&[

@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
     let done = |()| ExitCode::SUCCESS;
     let result = match &args.command {
-        Some(args::Command::Run(run)) if run.tool == "help" => {
+        Some(args::Command::Run(run)) if run.tool() == "help" => {
             output::print(&args::help_of("run")).map(done)
         }
         Some(args::Command::Run(run)) => run::run(run),

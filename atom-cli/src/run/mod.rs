@@ -42,6 +42,7 @@ use watch::{Asking, Wishes};
 
 /// Arguments of `atom run`.
 #[derive(Parser, Clone)]
+#[command(override_usage = "atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]")]
 pub struct Arguments {
     /// Say nothing beside what the program says
     #[arg(short, long)]
@@ -73,17 +74,27 @@ pub struct Arguments {
     #[command(flatten)]
     pub choices: Choices,
     /// The tool: its name (`atom tools` lists them), the path of a shared object built with atom-tool, or
-    /// its source: mytool.rs, or in C mytool.inst.c mytool.anal.c
-    pub tool: String,
-    /// Options of the tool
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub tool_options: Vec<String>,
+    /// its source: mytool.rs, or in C mytool.inst.c mytool.anal.c. All words after it are options of the tool
+    #[arg(value_names = ["TOOL", "TOOL-OPTIONS"], required = true, num_args = 1.., trailing_var_arg = true)]
+    pub words: Vec<String>,
     /// Behind the first part of a tool in C its other parts
     #[arg(skip)]
     pub tool_parts: Vec<PathBuf>,
     /// The program and its arguments, after the first `--`
     #[arg(skip)]
     pub command: Vec<OsString>,
+}
+
+impl Arguments {
+    /// The tool: its name or path.
+    pub fn tool(&self) -> &str {
+        &self.words[0]
+    }
+
+    /// The options of the tool.
+    pub fn tool_options(&self) -> &[String] {
+        &self.words[1..]
+    }
 }
 
 /// Takes the program and its arguments off the words of a command line of `atom run`: what is
@@ -191,7 +202,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     {
         note(&format!(
             "{} saw the code of {} itself; not instrumented: {libraries}",
-            arguments.tool,
+            arguments.tool(),
             program.file.display()
         ));
     }
@@ -204,10 +215,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// What is done instead of a run: the words that are no tools, and the help of a tool.
 fn instead(arguments: &Arguments) -> Result<Option<ExitCode>> {
     let done = |()| Some(ExitCode::SUCCESS);
-    let tool = &arguments.tool;
-    match tool.as_str() {
+    let tool = arguments.tool();
+    match tool {
         "tools" | "list" => return help::list(&help::Tools { verbose: false }).map(done),
-        _ if !help::is_wanted(&arguments.tool_options) => return Ok(None),
+        _ if !help::is_wanted(arguments.tool_options()) => return Ok(None),
         _ => {}
     }
     show_help(tool).map(done)
@@ -224,11 +235,14 @@ pub fn show_help(tool: &str) -> Result<()> {
 fn with_parts(arguments: &Arguments) -> Arguments {
     let mut arguments = arguments.clone();
     arguments.choices.switchable |= arguments.windows.are_any();
-    if source::is_part_in_c(Path::new(&arguments.tool)) {
-        let options = &mut arguments.tool_options;
+    if source::is_part_in_c(Path::new(arguments.tool())) {
         let is_part = |word: &&String| source::is_part_in_c(Path::new(word));
-        let count = options.iter().take_while(is_part).count();
-        arguments.tool_parts = options.drain(..count).map(PathBuf::from).collect();
+        let count = arguments.tool_options().iter().take_while(is_part).count();
+        arguments.tool_parts = arguments
+            .words
+            .drain(1..=count)
+            .map(PathBuf::from)
+            .collect();
     }
     arguments
 }
