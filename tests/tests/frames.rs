@@ -82,7 +82,11 @@ fn judge(source: &str, variants: &[&str], jobs: &[(&str, &[&str])], least: u64) 
 
 #[test]
 fn each_instruction_of_a_program_leads_to_its_caller() {
-    let jobs: [(&str, &[&str]); 3] = [("icount", &[]), ("cache", &[]), ("points", &[])];
+    let jobs: [(&str, &[&str]); 3] = [
+        ("icount", &[]),
+        ("cache", &["--preset", "atom"]),
+        ("points", &[]),
+    ];
     judge("jumptables.c", &["gcc-O2"], &jobs, 10_000);
     judge("points.c", &["gcc-O0", "gcc-O2"], &jobs[1..], 500);
 }

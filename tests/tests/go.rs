@@ -12,7 +12,7 @@ use atom_tests::source::{Source, Variant, go_build};
 const TOOLS: [(&str, &[&str]); 13] = [
     ("bbv", &["--interval", "1000000"]),
     ("branch", &[]),
-    ("cache", &[]),
+    ("cache", &["--preset", "atom"]),
     ("calllog", &[]),
     ("calltree", &[]),
     ("cover", &[]),

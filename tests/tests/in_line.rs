@@ -15,9 +15,9 @@ const ROWS: [(&str, f64, f64); 21] = [
     ("bbv --interval 1000000 --output", 1.0, 73.0),
     ("branch --output", 1.0, 21.0),
     ("branch --edges --output", 1.0, 10.5),
-    ("cache --output", 2.0, 82.0),
+    ("cache --preset atom --output", 2.0, 82.0),
     ("cache --preset l1 --l2 1m,16,64 --output", 2.0, 57.0),
-    ("cache --icache --output", 2.0, 63.0),
+    ("cache --preset atom --icache --output", 2.0, 63.0),
     ("calltree --output", 1.0, 60.0),
     (
         "counters --events exact:instructions,model:L1-misses --output",

@@ -130,7 +130,9 @@ fn judge(case: &Case<'_>, source: &Source) {
         return;
     }
 
-    run(case, source, "cache", "memca", &option("--json", &json));
+    let words = ["--preset".to_owned(), "atom".to_owned()].into_iter();
+    let words: Vec<String> = words.chain(option("--json", &json)).collect();
+    run(case, source, "cache", "memca", &words);
     let expected = read(&json, "instructions").unwrap();
     let mut figures: BTreeMap<u64, Figures> = BTreeMap::new();
     let mut model = Model::new(256, 1, 32);

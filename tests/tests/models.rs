@@ -13,10 +13,17 @@ fn questions() -> Vec<Question> {
         fetches,
     };
     vec![
-        question("cache", &[], Model::new(256, 1, 32), false),
         question(
             "cache",
-            &["--size", "2k", "--line", "64", "--ways", "4"],
+            &["--preset", "atom"],
+            Model::new(256, 1, 32),
+            false,
+        ),
+        question(
+            "cache",
+            &[
+                "--preset", "atom", "--size", "2k", "--line", "64", "--ways", "4",
+            ],
             Model::new(8, 4, 64),
             false,
         ),

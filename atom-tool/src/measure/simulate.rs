@@ -8,6 +8,7 @@ pub mod batched;
 pub mod batches;
 mod bursts;
 pub mod cache;
+pub mod geometry;
 pub mod groups;
 mod look_up;
 pub mod room;

@@ -43,7 +43,14 @@ struct Args {
 
 /// The columns, if none are named.
 const COLUMNS: [&str; 8] = [
-    "empty", "moved", "icount", "branch", "cache", "dtb", "prof", "inline",
+    "empty",
+    "moved",
+    "icount",
+    "branch",
+    "cache --preset atom",
+    "dtb",
+    "prof",
+    "inline",
 ];
 
 /// The columns of `--tools`: each tool with what Debian has for the same.

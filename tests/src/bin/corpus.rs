@@ -136,10 +136,8 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
     match kind {
         "icount" => Job::Icount(output.into()),
         "branch" => Job::Branch(output.into()),
-        "cache" | "dtb" | "prof" => {
-            let output = output.display().to_string();
-            Job::Tool(kind.into(), vec!["--json".into(), output])
-        }
+        "cache" => drawn::job("cache --preset atom --json", output),
+        "dtb" | "prof" => drawn::job(&format!("{kind} --json"), output),
         "flow" => Job::Tool(
             "flowjudge".into(),
             vec!["--output".into(), output.display().to_string()],

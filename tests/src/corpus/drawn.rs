@@ -16,7 +16,7 @@ const TOOLS: [&str; 32] = [
     "branch --output",
     "branch --edges --output",
     "cache --output",
-    "cache --preset l1 --l2 1m,16,64 --json",
+    "cache --preset atom --json",
     "cache --icache --output",
     "calllog --output",
     "calllog --stream --output",

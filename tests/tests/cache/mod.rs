@@ -98,12 +98,12 @@ fn the_report_says_which_caches() {
     let folder = folder("preset");
     let of = |options: &[&str]| whole(&program, &folder, options, &[]);
     let text = |json: &Value, name: &str| json[name].as_str().unwrap_or("").to_owned();
-    let json = of(&[]);
+    let json = of(&["--preset", "atom"]);
     assert_eq!(
         text(&json, "cache"),
         "8192 bytes, direct mapped, lines of 32 bytes"
     );
-    assert_eq!(text(&json, "geometry"), "");
+    assert_eq!(text(&json, "geometry"), "preset atom");
     let json = of(&["--preset", "l1"]);
     assert_eq!(
         text(&json, "cache"),
@@ -115,7 +115,7 @@ fn the_report_says_which_caches() {
     let Ok(size) = std::fs::read_to_string(system.join("size")) else {
         return;
     };
-    let json = of(&["--preset", "machine"]);
+    let json = of(&[]);
     let size: u64 = size.trim().trim_end_matches('K').parse().unwrap();
     let cache = text(&json, "cache");
     assert!(
@@ -145,7 +145,10 @@ fn lines_of_one_byte_are_lines() {
         let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
         report["references"].as_u64().unwrap()
     };
-    let of_cache = references("cache", &["--line", "1", "--size", "64"]);
+    let of_cache = references(
+        "cache",
+        &["--preset", "atom", "--line", "1", "--size", "64"],
+    );
     assert_eq!(of_cache, references("reuse", &["--line", "1"]));
     assert!(of_cache > 100);
 }

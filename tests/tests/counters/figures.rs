@@ -57,7 +57,10 @@ fn figures_are_those_of_other_tools() {
             all("exact:taken") + all("exact:not-taken"),
             all("exact:branches")
         );
-        let other = json(&ran("cache", &["--json", "o.json"]).place, "o.json");
+        let other = json(
+            &ran("cache", &["--preset", "atom", "--json", "o.json"]).place,
+            "o.json",
+        );
         assert_eq!(other["misses"], all("model:L1-misses"), "{name}");
         assert!(all("model:L2-misses") <= all("model:L1-misses"));
 

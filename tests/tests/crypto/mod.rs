@@ -30,7 +30,10 @@ fn check(flags: &[&str]) {
     };
     let before = outcome(&program);
     assert!(before.stdout.len() > 1000, "{before:?}");
-    let tool = |name: &str| Job::Tool(name.into(), Vec::new());
+    let tool = |words: &str| {
+        let mut words = words.split(' ').map(String::from);
+        Job::Tool(words.next().unwrap(), words.collect())
+    };
     // All counts by two ways in one run.
     let flow = folder.join("flow");
     let judged = ["--output".into(), flow.display().to_string()].to_vec();
@@ -38,7 +41,7 @@ fn check(flags: &[&str]) {
         Job::Moved,
         tool("icount"),
         tool("branch"),
-        tool("cache"),
+        tool("cache --preset atom"),
         Job::Tool("flowjudge".into(), judged),
     ];
     for job in jobs {

@@ -162,7 +162,9 @@ fn judge(case: &Case<'_>, source: &Source) {
     }
     for lines in [8u64, 64, 512] {
         let (size, ways) = ((lines * LINE).to_string(), lines.to_string());
-        let options = ["--line", "64", "--size", &size, "--ways", &ways];
+        let options = [
+            "--preset", "atom", "--line", "64", "--size", &size, "--ways", &ways,
+        ];
         let (cache, _) = run(case, source, "cache", &options);
         let ratio = rows(&json, "miss_ratios").iter();
         let row = ratio

@@ -7,14 +7,13 @@ use atom_tool::prelude::*;
 use atom_tool::report::Column;
 use atom_tool::sampling::Figure;
 use atom_tool::simulate::cache::{MAX_LINES, Shape};
+use atom_tool::simulate::geometry::Geometry;
 use atom_tool::simulate::groups::{self, Member};
 use atom_tool::simulate::{LookUp, Seen, Simulation, SiteReferences};
 
-mod geometry;
 mod lines;
 mod second;
 
-use geometry::Geometry;
 use lines::{Cache, DEFAULT, look_up_each_default, look_up_fast, look_up_slow, touch};
 use second::Caches;
 
@@ -151,7 +150,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "cache.out")?;
     let with_code = options.flag("--icache");
-    let geometry = Geometry::from_options(&options)?;
+    let geometry = Geometry::from_options(&options, !with_code)?;
     options.finish()?;
     let shape = geometry.first;
     let line = shape.line();
@@ -167,8 +166,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     if let Some(second) = geometry.second {
         if with_code {
             return Err(
-                "a second level is simulated for data only: leave out --icache or the second level"
-                    .into(),
+                "a second level is simulated for data only: leave out --icache or --l2".into(),
             );
         }
         let caches = program.thread_data(Caches::new());

@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
+use atom_tool::simulate::geometry::Geometry;
 use atom_tool::{ImageAddress, ProgramInfo, forks, on_object_event};
 
 use cache::State;
@@ -64,7 +65,8 @@ plain_data! {
         text_start: u64,
         /// Key of the program's name.
         program: u32,
-        /// Key of the cache's description.
+        /// Keys of what the cache's geometry comes from, and of its description.
+        geometry: u32,
         cache: u32,
         /// Key of the name of the file of comma-separated values; an empty name for none.
         csv: u32,
@@ -76,7 +78,7 @@ plain_data! {
         changing: bool,
         /// The program has libraries that are not instrumented.
         has_unseen_libraries: bool,
-        _unused: [u8; 5],
+        _unused: [u8; 1],
     }
 }
 
@@ -193,7 +195,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let data_words = words(options.values("--data")?)?;
     let code_words = words(options.values("--code")?)?;
     let innermost = options.flag("--innermost");
-    let (shape, cache) = Shape::from_options(&options)?;
+    let geometry = Geometry::first_level(&options)?;
+    let shape = geometry.first;
     options.finish()?;
 
     let mut data: Vec<Data> = Vec::new();
@@ -245,14 +248,15 @@ fn instrument(program: &Program, args: &Args) -> Result {
         shape: shape.0,
         text_start: program.info(ProgramInfo::TextStartAddress),
         program: texts.push(program.name()),
-        cache: texts.push(&cache),
+        geometry: texts.push(&geometry.origin),
+        cache: texts.push(&geometry.first_text),
         csv: texts.push(csv),
         html: texts.push(html),
         innermost,
         changing: is_changing,
         has_unseen_libraries: program.objects().len() == 1
             && !program.section(".interp").is_empty(),
-        _unused: [0; 5],
+        _unused: [0; 1],
     };
     let mut names = StringList::new();
     data.iter().for_each(|range| _ = names.push(&range.name));

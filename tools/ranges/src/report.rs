@@ -118,6 +118,7 @@ pub fn report(
     let sums = sums(rows, &operands);
 
     let mut report = Report::new("ranges", text(setup.program));
+    report.fact("geometry", text(setup.geometry).to_owned());
     report.fact("cache", text(setup.cache).to_owned());
     let seen = everything(rows, executed, &operands);
     let total = |of: &dyn Fn(&[u64; 2]) -> u64| seen.values().map(of).sum::<u64>();

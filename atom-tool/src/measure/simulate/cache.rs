@@ -6,7 +6,6 @@
 
 use crate::Result;
 use crate::data::thread_data::ThreadCell;
-use crate::options::Options;
 
 /// Largest number of lines in a cache.
 pub const MAX_LINES: usize = 1 << 14;
@@ -70,27 +69,6 @@ impl Shape {
         let first = self.set(address);
         let set = lines.get(first..first + self.ways() as usize);
         set.unwrap_or_default()
-    }
-
-    /// The shape that the options `--size`, `--line` and `--ways` ask for, and its description for
-    /// reports. An option that is not given has the value of [`Shape::DEFAULT`].
-    ///
-    /// # Errors
-    /// The message says which option is wrong, or why there is no such cache.
-    pub fn from_options(options: &Options<'_>) -> Result<(Self, String)> {
-        Self::from_options_or(options, [8 << 10, 1, 32])
-    }
-
-    /// As [`Shape::from_options`]; an option that is not given has its value in `default`: size in bytes, ways, size of
-    /// a line in bytes.
-    ///
-    /// # Errors
-    /// As [`Shape::from_options`].
-    pub fn from_options_or(options: &Options<'_>, default: [u64; 3]) -> Result<(Self, String)> {
-        let size = options.size("--size", default[0])?;
-        let ways = options.size("--ways", default[1])?;
-        let line = options.size("--line", default[2])?;
-        Self::of(size, ways, line, MAX_LINES)
     }
 
     /// The shape of a cache of `size` bytes with sets of `ways` lines of `line` bytes, and its description for reports.

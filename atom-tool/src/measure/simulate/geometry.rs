@@ -7,9 +7,9 @@ use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::fs;
 use std::path::Path;
 
-use atom_tool::Options;
-use atom_tool::prelude::*;
-use atom_tool::simulate::cache::Shape;
+use super::cache::{MAX_LINES, Shape};
+use crate::Result;
+use crate::options::Options;
 
 /// Largest number of lines of the second level.
 pub const MAX_SECOND: usize = 1 << 22;
@@ -26,73 +26,96 @@ const MOST: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Preset {
-    Atom,
-    L1,
     Machine,
+    L1,
+    Atom,
 }
 
 /// The caches to simulate.
 pub struct Geometry {
+    /// The first level.
     pub first: Shape,
     /// Description of the first level for reports.
     pub first_text: String,
+    /// The second level, if one is wanted and known.
     pub second: Option<Shape>,
-    /// Description of the second level, or why there is none; empty if none was asked for.
+    /// Description of the second level, or why there is none; empty if none is wanted.
     pub second_text: String,
-    /// What the geometry comes from; empty without a preset.
+    /// What the geometry comes from, for reports.
     pub origin: String,
 }
 
 impl Geometry {
-    /// The caches that the options ask for.
+    /// The caches that `--preset`, `--size`, `--line`, `--ways` and `--l2` ask for. Without a preset they are this
+    /// machine's. `wants_second` says whether the second level of a preset is wanted, too.
     ///
     /// # Errors
     /// The message says which option is wrong, or that the machine's caches are not known.
-    pub fn from_options(options: &Options<'_>) -> Result<Self> {
-        let presets = [
-            ("atom", Preset::Atom),
-            ("l1", Preset::L1),
-            ("machine", Preset::Machine),
-        ];
-        let preset = options.choice("--preset", &presets)?;
-        let machine = (preset == Preset::Machine)
-            .then(Machine::find)
-            .transpose()?;
-        let default = match (&machine, preset) {
-            (Some(machine), _) => machine.first,
-            (None, Preset::L1) => L1,
-            (None, _) => ATOM,
-        };
-        let (first, first_text) = Shape::from_options_or(options, default)?;
-        let mut all = Self {
-            first,
-            first_text,
-            second: None,
-            second_text: String::new(),
-            origin: match (&machine, preset) {
-                (Some(machine), _) => machine.origin(),
-                (None, Preset::L1) => "preset l1".into(),
-                (None, _) => String::new(),
-            },
-        };
-        let known = machine.and_then(|machine| machine.second);
-        let wanted = match options.value("--l2")? {
-            Some(text) => Some(parsed(text)?),
-            None => known,
-        };
+    pub fn from_options(options: &Options<'_>, wants_second: bool) -> Result<Self> {
+        let mut all = Self::first_level(options)?;
+        let known = all.second.take();
+        let wanted = options.value("--l2")?.map(parsed).transpose()?;
         if let Some([size, ways, line]) = wanted {
             let (second, text) = Shape::of(size, ways, line, MAX_SECOND)
                 .map_err(|e| format!("the second level: {e}"))?;
-            if second.line() < first.line() {
-                let (line, first) = (second.line(), first.line());
-                let reason = format!("its lines have {line} bytes, those of the first {first}");
-                return Err(format!("the second level cannot have smaller lines: {reason}").into());
-            }
             (all.second, all.second_text) = (Some(second), text);
-        } else if preset == Preset::Machine {
-            all.second_text = "not known, not simulated".into();
+        } else if wants_second {
+            all.second = known;
+        } else {
+            all.second_text.clear();
+        }
+        let line = all.first.line();
+        if let Some(second) = all.second.filter(|second| second.line() < line) {
+            let reason = format!(
+                "its lines have {} bytes, those of the first {line}",
+                second.line()
+            );
+            return Err(format!("the second level cannot have smaller lines: {reason}").into());
         }
         Ok(all)
+    }
+
+    /// As [`Geometry::from_options`] for a tool that simulates one level: `--l2` is not among its options, and the
+    /// second level is the preset's.
+    ///
+    /// # Errors
+    /// As [`Geometry::from_options`].
+    pub fn first_level(options: &Options<'_>) -> Result<Self> {
+        let presets = [
+            ("machine", Preset::Machine),
+            ("l1", Preset::L1),
+            ("atom", Preset::Atom),
+        ];
+        let (shape, second, origin) = match options.choice("--preset", &presets)? {
+            Preset::Machine => match Machine::find() {
+                Some(machine) => (machine.first, machine.second, machine.origin()),
+                None => {
+                    let origin = "preset l1, since neither Linux nor the processor tells this machine's caches";
+                    (L1, None, origin.into())
+                }
+            },
+            Preset::L1 => (L1, None, "preset l1".into()),
+            Preset::Atom => (ATOM, None, "preset atom".into()),
+        };
+        let [size, ways, line] = shape;
+        let size = options.size("--size", size)?;
+        let ways = options.size("--ways", ways)?;
+        let line = options.size("--line", line)?;
+        let (first, first_text) = Shape::of(size, ways, line, MAX_LINES).map_err(|e| {
+            format!("the cache ({origin}, with --size, --ways and --line as given): {e}")
+        })?;
+        let second = second.map(|[size, ways, line]| Shape::of(size, ways, line, MAX_SECOND));
+        let (second, second_text) = match second.transpose()? {
+            Some((second, text)) => (Some(second), text),
+            None => (None, String::new()),
+        };
+        Ok(Self {
+            first,
+            first_text,
+            second,
+            second_text,
+            origin,
+        })
     }
 }
 
@@ -137,14 +160,8 @@ struct Machine {
 }
 
 impl Machine {
-    fn find() -> Result<Self> {
-        let by_system = (system(Path::new(SYSTEM)), SYSTEM);
-        let by_processor = || (processor(), "cpuid");
-        let known = |(levels, by): (Vec<Level>, &'static str)| Self::of(&levels, by);
-        known(by_system).or_else(|| known(by_processor())).ok_or_else(|| {
-            let reason = "neither Linux nor the processor tells them";
-            format!("the caches of this machine are not known: {reason}; give --size, --ways, --line").into()
-        })
+    fn find() -> Option<Self> {
+        Self::of(&system(Path::new(SYSTEM)), SYSTEM).or_else(|| Self::of(&processor(), "cpuid"))
     }
 
     fn of(levels: &[Level], by: &'static str) -> Option<Self> {
