@@ -280,9 +280,30 @@ fn what_changed_is_shown() {
         "b.profile",
         "--fail-above",
         "5",
+        "--floor",
+        "0",
     ]);
     assert_eq!(failed.status.code(), Some(1));
-    assert!(stderr(&failed).contains("grew more than 5 %"));
+    let text = stderr(&failed);
+    assert!(
+        text.contains("grew more than 5 %: procedures: count:") && text.contains(" twice: "),
+        "{text}"
+    );
+    // What grew is a small share of the whole, and what fell does not matter.
+    for words in [
+        ["a.profile", "b.profile", "10"],
+        ["b.profile", "a.profile", "0.1"],
+    ] {
+        runs.report(&[
+            "diff",
+            words[0],
+            words[1],
+            "--fail-above",
+            "5",
+            "--floor",
+            words[2],
+        ]);
+    }
 
     // Another build: `twice` has moved and is matched by its name.
     let source = format!("int before_all(void) {{ return 1; }}\n{APP}");
@@ -294,6 +315,58 @@ fn what_changed_is_shown() {
         !text.lines().any(|l| l.trim_end().ends_with(" twice")),
         "{text}"
     );
+}
+
+/// A build in another folder, with another file name, with copies of a procedure and lines before it, is compared as
+/// one of the same name.
+#[test]
+fn builds_of_other_names_are_compared() {
+    const SOURCE: &str = "#include <stdio.h>
+__attribute__((noinline)) long work(long n) NAMED;
+long work(long n) {
+    long sum = 0;
+    for (long i = 0; i < n; i++)
+        sum += i ^ sum >> 3;
+    return sum;
+}
+int main(int argc, char **argv) { printf(\"%ld\\n\", work(50000L * argc)); }
+";
+    let runs = Runs::new();
+    let build = |folder: &str, symbol: &str, before: &str| {
+        let place = runs.folder.join(folder);
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(place.join("source.c"), format!("{before}{SOURCE}")).unwrap();
+        let made = std::process::Command::new("gcc")
+            .args(["-O1", "-g", "-w", "-o", "app", "source.c"])
+            .arg(format!("-DNAMED=__asm__(\"{symbol}\")"))
+            .current_dir(&place)
+            .status();
+        assert!(made.unwrap().success());
+        let program = place.join("app");
+        let named = runs.folder.join(&format!("app-{folder}"));
+        std::fs::rename(program, &named).unwrap();
+        let words = [
+            "run",
+            "-q",
+            "cover",
+            "--counts",
+            "--profile",
+            &format!("{folder}.profile"),
+        ];
+        let run = runs.folder.command(&words).arg("--").arg(named).output();
+        assert!(run.unwrap().stderr.is_empty());
+    };
+    build("old", "work.constprop.0", "");
+    build("new", "work.isra.1", "int more(void) { return 1; }\n");
+    for unit in ["procedure", "line"] {
+        let rows = runs.csv(&["diff", "old.profile", "new.profile", "--by", unit]);
+        let text = format!("{rows:?}");
+        assert!(!text.contains("work"), "{unit}: {text}");
+        assert!(!text.contains("source.c"), "{unit}: {text}");
+    }
+    let text = runs.report(&["diff", "old.profile", "new.profile"]);
+    assert!(text.contains("app-new: other builds, matched by"), "{text}");
+    assert!(text.contains("/app-old -> "), "{text}");
 }
 
 #[test]

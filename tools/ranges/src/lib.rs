@@ -23,7 +23,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::cache::Shape;
 use atom_tool::simulate::geometry::Geometry;
 use atom_tool::{ImageAddress, ProgramInfo, forks, on_object_event};
 
@@ -59,7 +58,7 @@ plain_data! {
 
     /// The user's choices as they cross to the analysis half.
     struct Setup {
-        /// The cache, a [`Shape`].
+        /// The cache, a [`Shape`](atom_tool::simulate::cache::Shape).
         shape: u64,
         /// Start of the text in the program's file.
         text_start: u64,

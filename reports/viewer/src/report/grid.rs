@@ -60,6 +60,14 @@ impl Head {
         }
     }
 
+    /// A column of texts that describe rows.
+    pub fn label(name: &str) -> Self {
+        Self {
+            role: Role::Label,
+            ..Self::key(name, Type::Text)
+        }
+    }
+
     /// True for texts, addresses and places.
     pub fn is_name(&self) -> bool {
         matches!(self.kind, Type::Text | Type::Place | Type::Address)
@@ -91,10 +99,13 @@ impl Cell {
         }
     }
 
-    /// A text for people; `kind` is the type of its column. Seconds have microseconds.
+    /// A text for people; `kind` is the type of its column. Seconds have microseconds, whole counts no decimals.
     pub fn shown_as(&self, profile: &Profile, kind: Type) -> String {
         match (self, kind) {
             (Self::Number(Value::Float(x)), Type::Seconds) => tables::grouped_decimal(*x, 6),
+            (Self::Number(Value::Float(x)), Type::Count | Type::Bytes) if x.fract() == 0.0 => {
+                tables::grouped_decimal(*x, 0)
+            }
             _ => self.shown(profile),
         }
     }

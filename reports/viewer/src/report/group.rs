@@ -13,6 +13,9 @@ use profile::{Profile, Role, Type, Value};
 use super::grid::{Cell, Grid, Head, covers};
 use super::spots::{Spot, Spots, Unit, spots};
 
+/// Before the name of an object in the row of its code without lines.
+pub const NO_LINE: &str = "(no line) ";
+
 /// Code that is one row.
 struct Group {
     spot: Spot,
@@ -157,7 +160,7 @@ fn grid(
         Unit::Function => vec![
             Head::key("object", Type::Text),
             Head::key("function", Type::Text),
-            Head::key("procedure", Type::Text),
+            Head::label("procedure"),
         ],
         Unit::File => vec![
             Head::key("object", Type::Text),
@@ -165,13 +168,10 @@ fn grid(
         ],
         Unit::Line => vec![
             Head::key("line", Type::Place),
-            Head::key("function", Type::Text),
-            Head::key("procedure", Type::Text),
+            Head::label("function"),
+            Head::label("procedure"),
         ],
-        Unit::Instruction => vec![
-            Head::key("pc", Type::Address),
-            Head::key("procedure", Type::Text),
-        ],
+        Unit::Instruction => vec![Head::key("pc", Type::Address), Head::label("procedure")],
     };
     let object = |n: usize| profile.objects.get(n).map_or("", |o| &*o.name).to_owned();
     let unknown = |text: String| {
@@ -198,7 +198,7 @@ fn grid(
             Unit::Line => {
                 let function = Cell::Text(one_or_number(group.functions, "function"));
                 let place = match spot.line {
-                    0 => Cell::Text(format!("(no line) {}", object(n))),
+                    0 => Cell::Text(format!("{NO_LINE}{}", object(n))),
                     line => Cell::Place(spot.file, line, n),
                 };
                 vec![place, function, procedures()]
