@@ -1,0 +1,135 @@
+//! Call stacks by numbers.
+//!
+//! A stack is a list of numbers of calls. A list that was seen before is known by its hash: the same 53 bits are taken for the
+//! same list.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::hint::spin_loop;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+use atom_tool::Uninterrupted;
+use atom_tool::stacks::{self, FrameRule};
+
+/// Usual and largest number of calls of a stack.
+pub const USUAL: usize = 12;
+pub const MOST: usize = 48;
+
+static DEPTH: AtomicUsize = AtomicUsize::new(USUAL);
+
+/// Number of entries of [`SEEN`], as a power of two.
+const SEEN_BITS: u32 = 13;
+/// Bits of an entry for the number of the stack, counted from 1; the others are of its hash.
+const NUMBER_BITS: u32 = 24;
+static SEEN: [AtomicU64; 1 << SEEN_BITS] = [const { AtomicU64::new(0) }; 1 << SEEN_BITS];
+
+#[derive(Default)]
+struct Known {
+    stacks: Vec<Box<[u32]>>,
+    numbers: HashMap<Box<[u32]>, u32>,
+}
+
+struct Locked {
+    is_locked: AtomicBool,
+    known: UnsafeCell<Option<Known>>,
+}
+// SAFETY: what is known is used by the holder of the lock alone.
+unsafe impl Sync for Locked {}
+
+static KNOWN: Locked = Locked {
+    is_locked: AtomicBool::new(false),
+    known: UnsafeCell::new(None),
+};
+
+fn with<R>(work: impl FnOnce(&mut Known) -> R) -> R {
+    while KNOWN.is_locked.swap(true, Acquire) {
+        spin_loop();
+    }
+    // SAFETY: the lock is held.
+    let known = unsafe { &mut *KNOWN.known.get() };
+    let result = work(known.get_or_insert_default());
+    KNOWN.is_locked.store(false, Release);
+    result
+}
+
+/// In a forked child: a thread that is not there may have held the lock.
+pub fn in_child() {
+    KNOWN.is_locked.store(false, Release);
+}
+
+/// Stacks have this number of calls at most.
+pub fn begin(depth: usize) {
+    DEPTH.store(depth.clamp(1, MOST), Relaxed);
+}
+
+/// The number of a stack.
+#[inline]
+fn intern(calls: &[u32]) -> u32 {
+    let mut hash = calls.len() as u64;
+    for call in calls {
+        hash = (hash ^ u64::from(*call)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+    }
+    let entry = &SEEN[(hash >> (64 - SEEN_BITS)) as usize];
+    let seen = entry.load(Relaxed);
+    let number = seen & ((1 << NUMBER_BITS) - 1);
+    if (seen ^ (hash << NUMBER_BITS)) >> NUMBER_BITS == 0 && number != 0 {
+        return number as u32 - 1;
+    }
+    first_sight(calls, hash, entry)
+}
+
+#[cold]
+#[inline(never)]
+fn first_sight(calls: &[u32], hash: u64, entry: &AtomicU64) -> u32 {
+    Uninterrupted::run(|_| {
+        let number = with(|known| {
+            if let Some(number) = known.numbers.get(calls) {
+                return *number;
+            }
+            let number = known.stacks.len() as u32;
+            known.stacks.push(calls.into());
+            known.numbers.insert(calls.into(), number);
+            number
+        });
+        if number + 1 < 1 << NUMBER_BITS {
+            entry.store(hash << NUMBER_BITS | u64::from(number + 1), Relaxed);
+        }
+        number
+    })
+}
+
+/// The calls of a stack, the innermost first.
+pub fn calls(stack: u32) -> Option<Box<[u32]>> {
+    with(|known| known.stacks.get(stack as usize).cloned())
+}
+
+/// The stack at a procedure's entry.
+#[inline]
+pub fn at_entry(sp: u64, rbp: u64) -> u32 {
+    let depth = DEPTH.load(Relaxed);
+    if depth > USUAL {
+        return deep(sp, rbp, depth);
+    }
+    let mut calls = [0; USUAL];
+    let count = stacks::at_entry(sp, rbp, calls.get_mut(..depth).unwrap_or_default());
+    intern(calls.get(..count).unwrap_or_default())
+}
+
+#[inline(never)]
+fn deep(sp: u64, rbp: u64, depth: usize) -> u32 {
+    let mut calls = [0; MOST];
+    let count = stacks::at_entry(sp, rbp, calls.get_mut(..depth).unwrap_or_default());
+    intern(calls.get(..count).unwrap_or_default())
+}
+
+/// The stack at an instruction: at a call if `call` has its number, else without the instruction itself.
+pub fn at_inst(call: Option<u32>, rule: FrameRule, sp: u64, rbp: u64) -> u32 {
+    let depth = DEPTH.load(Relaxed).min(MOST);
+    let mut calls = [0; MOST];
+    let own = usize::from(call.is_some());
+    calls[0] = call.unwrap_or_default();
+    let count = stacks::at_inst(rule, sp, rbp, calls.get_mut(own..depth).unwrap_or_default());
+    intern(calls.get(..own + count).unwrap_or_default())
+}
