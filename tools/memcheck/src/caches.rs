@@ -27,6 +27,8 @@ thread_state! {
         pub allocations: ThreadCell<u64>,
         pub frees: ThreadCell<u64>,
         pub bytes: ThreadCell<u64>,
+        /// Address of what `traces` keeps of the thread; 0 if there is nothing.
+        pub walks: ThreadCell<u64>,
     }
 }
 

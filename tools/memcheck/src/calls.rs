@@ -77,7 +77,7 @@ fn allocate(outcome: Outcome, does: u32, size: u64, sp: u64, rbp: u64, cache: Pe
         size,
         align: 16,
         does,
-        stack: traces::at_entry(sp, rbp),
+        stack: traces::at_entry(&cache.walks, sp, rbp),
     };
     finish(outcome, &cache, wanted, false);
 }
@@ -115,7 +115,7 @@ fn allocate_otherwise(
             align => align.checked_next_power_of_two().unwrap_or(16),
         },
         does,
-        stack: traces::at_entry(sp, rbp),
+        stack: traces::at_entry(&cache.walks, sp, rbp),
     };
     if does != D::PosixMemalign {
         return finish(outcome, &cache, wanted, does == D::Calloc);
@@ -171,7 +171,7 @@ fn resize(
         D::ReallocArray => b.checked_mul(c),
         _ => Some(b),
     };
-    let stack = traces::at_entry(sp, rbp);
+    let stack = traces::at_entry(&cache.walks, sp, rbp);
     let wanted = size.map(|size| Wanted {
         size,
         align: 16,
@@ -216,7 +216,7 @@ fn reallocate(cache: &Cache, old: u64, wanted: Wanted) -> Option<u64> {
 fn free(outcome: Outcome, does: u32, address: u64, sp: u64, rbp: u64, cache: PerThread<Cache>) {
     outcome.returns(0);
     if address != 0 {
-        let stack = traces::at_entry(sp, rbp);
+        let stack = traces::at_entry(&cache.walks, sp, rbp);
         release(&cache, address, Does::from_number(does), stack, None);
     }
 }
@@ -233,7 +233,7 @@ fn free_sized(
 ) {
     outcome.returns(0);
     if address != 0 {
-        let stack = traces::at_entry(sp, rbp);
+        let stack = traces::at_entry(&cache.walks, sp, rbp);
         release(&cache, address, Does::from_number(does), stack, Some(size));
     }
 }

@@ -1,5 +1,7 @@
 //! Checking the program's references.
 
+use std::arch::asm;
+
 use atom_tool::prelude::*;
 use atom_tool::stacks::{FrameRule, FrameRules};
 use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times};
@@ -283,37 +285,48 @@ fn shadow_of(address: u64) -> *const i8 {
     std::ptr::with_exposed_provenance(((address >> 3) + shadow::OFFSET) as usize)
 }
 
+/// True if a byte cannot be accessed. What the second comparison needs is computed anew in code that is apart, so that the
+/// first needs one register.
+#[inline(always)]
+fn is_closed(from: u64, more: u64) -> bool {
+    // SAFETY: the shadow is mapped as a whole. No instruction is added.
+    unsafe {
+        if shadow_of(from.wrapping_add(more)).read() == 0 {
+            return false;
+        }
+        let mut again = from;
+        asm!("/* {0} */", inlateout(reg) again, options(nostack, preserves_flags));
+        let last = again.wrapping_add(more);
+        (last & 7) as i8 >= shadow_of(last).read_volatile()
+    }
+}
+
 /// Looks at the last byte of a reference.
 #[inline(always)]
-fn look(address: u64, last: u64, access: u32, sp: u64, rbp: u64) {
-    let at = shadow_of(last);
-    // SAFETY: the shadow is mapped as a whole. The second load is in code that is apart, so that the first needs one
-    // instruction with its comparison.
-    unsafe {
-        if at.read() != 0 && (last & 7) as i8 >= at.read_volatile() {
-            bad(address, access, sp, rbp);
-        }
+fn look(address: u64, more: u64, access: u32, sp: u64, rbp: u64) {
+    if is_closed(address, more) {
+        bad(address, access, sp, rbp);
     }
 }
 
 #[analysis]
 fn one(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, address, access, sp, rbp);
+    look(address, 0, access, sp, rbp);
 }
 
 #[analysis]
 fn two(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, address.wrapping_add(1), access, sp, rbp);
+    look(address, 1, access, sp, rbp);
 }
 
 #[analysis]
 fn four(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, address.wrapping_add(3), access, sp, rbp);
+    look(address, 3, access, sp, rbp);
 }
 
 #[analysis]
 fn eight(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, address.wrapping_add(7), access, sp, rbp);
+    look(address, 7, access, sp, rbp);
 }
 
 /// A reference of another size: its first and last bytes are looked at.
@@ -351,15 +364,8 @@ fn bad_string(first: u64, len: u64, access: u32, sp: u64, rbp: u64) {
 /// References of a group: the first byte and the last one are looked at.
 #[analysis]
 fn several(address: u64, before: u64, last: u64, number: u32, count: u32, sp: u64, rbp: u64) {
-    let (first, last) = (address.wrapping_sub(before), address.wrapping_add(last));
-    let (at, end) = (shadow_of(first), shadow_of(last));
-    // SAFETY: the shadow is mapped as a whole.
-    unsafe {
-        if at.read() != 0 && (first & 7) as i8 >= at.read_volatile() {
-            bad_group(address, number, count, sp, rbp);
-        } else if end.read() != 0 && (last & 7) as i8 >= end.read_volatile() {
-            bad_group(address, number, count, sp, rbp);
-        }
+    if is_closed(address, before.wrapping_neg()) || is_closed(address, last) {
+        bad_group(address, number, count, sp, rbp);
     }
 }
 

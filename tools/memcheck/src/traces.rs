@@ -6,11 +6,13 @@
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::hint::spin_loop;
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
+use atom_tool::ThreadCell;
 use atom_tool::Uninterrupted;
-use atom_tool::stacks::{self, FrameRule};
+use atom_tool::stacks::{self, FrameRule, Words};
 
 /// Usual and largest number of calls of a stack.
 pub const USUAL: usize = 12;
@@ -105,16 +107,101 @@ pub fn calls(stack: u32) -> Option<Box<[u32]>> {
     with(|known| known.stacks.get(stack as usize).cloned())
 }
 
+/// Number of words that an entry of a thread's memory has.
+const WORDS: usize = 26;
+/// Number of entries, as a power of two.
+const KEPT_BITS: u32 = 8;
+
+/// A walk that a thread has made, and its result.
+#[derive(Clone, Copy)]
+struct Walk {
+    sp: u64,
+    rbp: u64,
+    changes: u64,
+    stack: u32,
+    words: Words<WORDS>,
+}
+
+/// The walks that a thread has made lately, by a hash of where they began.
+struct Walks([Walk; 1 << KEPT_BITS]);
+
+impl Walk {
+    /// True if it would have this result now.
+    #[inline]
+    fn holds(&self, sp: u64, rbp: u64) -> bool {
+        let Some(seen) = self.words.seen.get(..self.words.len) else {
+            return false;
+        };
+        // An entry of zeros has no words, and no stack begins at 0. The words that a walk needs may have gone meanwhile, but
+        // those before them are read first: as long as they are the same, the next one is on the stack.
+        self.sp == sp
+            && self.rbp == rbp
+            && self.changes == stacks::changes()
+            && seen.iter().all(|[address, word]| load(*address) == *word)
+    }
+}
+
+/// A word of the thread's stack.
+#[inline]
+fn load(address: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { with_exposed_provenance::<u64>(address as usize).read_volatile() }
+}
+
 /// The stack at a procedure's entry.
 #[inline]
-pub fn at_entry(sp: u64, rbp: u64) -> u32 {
+pub fn at_entry(walks: &ThreadCell<u64>, sp: u64, rbp: u64) -> u32 {
+    let at = walks.get();
+    if at == 0 {
+        return first_walk(walks, sp, rbp);
+    }
+    let hash = (load(sp) ^ sp << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KEPT_BITS);
+    // SAFETY: the thread's own memory, which is never freed.
+    let walk = unsafe {
+        let walks = with_exposed_provenance_mut::<Walks>(at as usize);
+        &mut (&mut (*walks).0)[hash as usize % (1 << KEPT_BITS)]
+    };
+    if walk.holds(sp, rbp) {
+        return walk.stack;
+    }
+    walk_again(walk, sp, rbp)
+}
+
+/// The walk of a thread that has no memory of walks yet.
+#[cold]
+#[inline(never)]
+fn first_walk(walks: &ThreadCell<u64>, sp: u64, rbp: u64) -> u32 {
+    let at = Uninterrupted::run(|_| {
+        let zeros = Box::<Walks>::new_zeroed();
+        // SAFETY: integers.
+        std::ptr::from_mut(Box::leak(unsafe { zeros.assume_init() })).expose_provenance()
+    });
+    walks.set(at as u64);
+    at_entry_anew(sp, rbp)
+}
+
+#[inline(never)]
+fn walk_again(walk: &mut Walk, sp: u64, rbp: u64) -> u32 {
     let depth = DEPTH.load(Relaxed);
     if depth > USUAL {
         return deep(sp, rbp, depth);
     }
     let mut calls = [0; USUAL];
-    let count = stacks::at_entry(sp, rbp, calls.get_mut(..depth).unwrap_or_default());
-    intern(calls.get(..count).unwrap_or_default())
+    walk.sp = 0;
+    walk.words.len = 0;
+    let room = calls.get_mut(..depth).unwrap_or_default();
+    let count = stacks::at_entry_by(sp, rbp, room, &mut walk.words);
+    walk.stack = intern(calls.get(..count).unwrap_or_default());
+    walk.changes = stacks::changes();
+    walk.rbp = rbp;
+    walk.sp = sp;
+    walk.stack
+}
+
+/// As [`at_entry`], without memory.
+#[inline(never)]
+pub fn at_entry_anew(sp: u64, rbp: u64) -> u32 {
+    deep(sp, rbp, DEPTH.load(Relaxed))
 }
 
 #[inline(never)]
