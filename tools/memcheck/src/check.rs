@@ -1,7 +1,5 @@
 //! Checking the program's references.
 
-use std::arch::asm;
-
 use atom_tool::prelude::*;
 use atom_tool::stacks::{FrameRule, FrameRules};
 use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times};
@@ -256,7 +254,8 @@ impl References {
                 });
             }
             let address = EffAddrOf(leader.operand);
-            let args = (address, number, Reg::Rsp, Reg::Rbp);
+            let (sp, rbp) = (Reg::Rsp, Reg::Rbp);
+            let args = (address, address, number, sp, rbp);
             let last = (end - 1 - own) as u64;
             let count = group.references.len() as u32;
             let is_one = group
@@ -266,14 +265,14 @@ impl References {
             match leader.size {
                 _ if !is_one => {
                     let before = (own - first) as u64;
-                    let args = (address, before, last, number, count, Reg::Rsp, Reg::Rbp);
+                    let args = (address, address, before, last, number, count, sp, rbp);
                     inst.add_call(Before, several, args);
                 }
                 1 => inst.add_call(Before, one, args),
                 2 => inst.add_call(Before, two, args),
                 4 => inst.add_call(Before, four, args),
                 8 => inst.add_call(Before, eight, args),
-                _ => inst.add_call(Before, wide, (address, last, number, Reg::Rsp, Reg::Rbp)),
+                _ => inst.add_call(Before, wide, (address, last, number, sp, rbp)),
             }
         }
     }
@@ -285,48 +284,44 @@ fn shadow_of(address: u64) -> *const i8 {
     std::ptr::with_exposed_provenance(((address >> 3) + shadow::OFFSET) as usize)
 }
 
-/// True if a byte cannot be accessed. What the second comparison needs is computed anew in code that is apart, so that the
-/// first needs one register.
+/// True if a byte cannot be accessed, for code that is apart.
 #[inline(always)]
-fn is_closed(from: u64, more: u64) -> bool {
-    // SAFETY: the shadow is mapped as a whole. No instruction is added.
-    unsafe {
-        if shadow_of(from.wrapping_add(more)).read() == 0 {
-            return false;
-        }
-        let mut again = from;
-        asm!("/* {0} */", inlateout(reg) again, options(nostack, preserves_flags));
-        let last = again.wrapping_add(more);
-        (last & 7) as i8 >= shadow_of(last).read_volatile()
-    }
+fn is_closed(at: u64) -> bool {
+    // SAFETY: the shadow is mapped as a whole.
+    let shadow = unsafe { shadow_of(at).read_volatile() };
+    shadow != 0 && (at & 7) as i8 >= shadow
 }
 
-/// Looks at the last byte of a reference.
+/// Looks at the last byte of a reference. `again` is its address once more: code that is apart computes it anew, so that the
+/// usual way needs one register.
 #[inline(always)]
-fn look(address: u64, more: u64, access: u32, sp: u64, rbp: u64) {
-    if is_closed(address, more) {
-        bad(address, access, sp, rbp);
+fn look(address: u64, again: u64, more: u64, access: u32, sp: u64, rbp: u64) {
+    // SAFETY: the shadow is mapped as a whole.
+    if unsafe { shadow_of(address.wrapping_add(more)).read() } != 0
+        && is_closed(again.wrapping_add(more))
+    {
+        bad(again, access, sp, rbp);
     }
 }
 
 #[analysis]
-fn one(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, 0, access, sp, rbp);
+fn one(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 0, access, sp, rbp);
 }
 
 #[analysis]
-fn two(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, 1, access, sp, rbp);
+fn two(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 1, access, sp, rbp);
 }
 
 #[analysis]
-fn four(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, 3, access, sp, rbp);
+fn four(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 3, access, sp, rbp);
 }
 
 #[analysis]
-fn eight(address: u64, access: u32, sp: u64, rbp: u64) {
-    look(address, 7, access, sp, rbp);
+fn eight(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 7, access, sp, rbp);
 }
 
 /// A reference of another size: its first and last bytes are looked at.
@@ -363,9 +358,22 @@ fn bad_string(first: u64, len: u64, access: u32, sp: u64, rbp: u64) {
 
 /// References of a group: the first byte and the last one are looked at.
 #[analysis]
-fn several(address: u64, before: u64, last: u64, number: u32, count: u32, sp: u64, rbp: u64) {
-    if is_closed(address, before.wrapping_neg()) || is_closed(address, last) {
-        bad_group(address, number, count, sp, rbp);
+fn several(
+    address: u64,
+    again: u64,
+    before: u64,
+    last: u64,
+    number: u32,
+    count: u32,
+    sp: u64,
+    rbp: u64,
+) {
+    let (first, end) = (address.wrapping_sub(before), address.wrapping_add(last));
+    // SAFETY: the shadow is mapped as a whole.
+    if unsafe { shadow_of(first).read() | shadow_of(end).read() } != 0
+        && (is_closed(again.wrapping_sub(before)) || is_closed(again.wrapping_add(last)))
+    {
+        bad_group(again, number, count, sp, rbp);
     }
 }
 

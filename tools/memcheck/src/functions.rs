@@ -304,9 +304,10 @@ fn compared(a: u64, b: u64, limit: u64, width: u64, is_string: bool) -> u64 {
     done
 }
 
-/// True if a number of characters can be read, whatever the function needs of them.
+/// True if a small number of characters can be read, whatever the function needs of them.
 fn is_open_for(from: u64, count: u64, width: u64) -> bool {
-    count == 0 || count < 1 << 30 && shadow::is_range_open(from, count * width)
+    const FEW: u64 = 256;
+    count == 0 || count <= FEW && shadow::is_range_open(from, count * width)
 }
 
 /// A function that was entered.

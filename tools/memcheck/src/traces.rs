@@ -1,10 +1,11 @@
 //! Call stacks by numbers.
 //!
 //! A stack is a list of numbers of calls. A list that was seen before is known by its hash: the same 53 bits are taken for the
-//! same list.
+//! same list. Most stacks need no walk: each thread keeps walks with the words that they have read.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::spin_loop;
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -21,7 +22,7 @@ pub const MOST: usize = 48;
 static DEPTH: AtomicUsize = AtomicUsize::new(USUAL);
 
 /// Number of entries of [`SEEN`], as a power of two.
-const SEEN_BITS: u32 = 13;
+const SEEN_BITS: u32 = 16;
 /// Bits of an entry for the number of the stack, counted from 1; the others are of its hash.
 const NUMBER_BITS: u32 = 24;
 static SEEN: [AtomicU64; 1 << SEEN_BITS] = [const { AtomicU64::new(0) }; 1 << SEEN_BITS];
@@ -29,7 +30,24 @@ static SEEN: [AtomicU64; 1 << SEEN_BITS] = [const { AtomicU64::new(0) }; 1 << SE
 #[derive(Default)]
 struct Known {
     stacks: Vec<Box<[u32]>>,
-    numbers: HashMap<Box<[u32]>, u32>,
+    /// Their numbers by their hashes.
+    numbers: HashMap<u64, u32, BuildHasherDefault<Same>>,
+}
+
+/// The hash of a hash.
+#[derive(Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 struct Locked {
@@ -87,12 +105,12 @@ fn intern(calls: &[u32]) -> u32 {
 fn first_sight(calls: &[u32], hash: u64, entry: &AtomicU64) -> u32 {
     Uninterrupted::run(|_| {
         let number = with(|known| {
-            if let Some(number) = known.numbers.get(calls) {
+            if let Some(number) = known.numbers.get(&hash) {
                 return *number;
             }
             let number = known.stacks.len() as u32;
             known.stacks.push(calls.into());
-            known.numbers.insert(calls.into(), number);
+            known.numbers.insert(hash, number);
             number
         });
         if number + 1 < 1 << NUMBER_BITS {
@@ -110,7 +128,9 @@ pub fn calls(stack: u32) -> Option<Box<[u32]>> {
 /// Number of words that an entry of a thread's memory has.
 const WORDS: usize = 26;
 /// Number of entries, as a power of two.
-const KEPT_BITS: u32 = 8;
+const KEPT_BITS: u32 = 10;
+/// Number of entries in which a walk may be.
+const PROBES: usize = 4;
 
 /// A walk that a thread has made, and its result.
 #[derive(Clone, Copy)]
@@ -125,19 +145,35 @@ struct Walk {
 /// The walks that a thread has made lately, by a hash of where they began.
 struct Walks([Walk; 1 << KEPT_BITS]);
 
+/// What is told of a walk that was kept.
+enum Kept {
+    /// It has this result now.
+    Holds(u32),
+    /// It has not; a hash of the first word that is another one.
+    Differs(u64),
+    /// There is none, or it is too old.
+    None,
+}
+
 impl Walk {
-    /// True if it would have this result now.
+    /// Compares what the walk has read.
     #[inline]
-    fn holds(&self, sp: u64, rbp: u64) -> bool {
-        let Some(seen) = self.words.seen.get(..self.words.len) else {
-            return false;
+    fn compare(&self, sp: u64, rbp: u64) -> Kept {
+        if self.sp == 0 || self.changes != stacks::changes() {
+            return Kept::None;
+        }
+        let is_same = self.sp == sp && self.rbp == rbp;
+        let Some(seen) = self.words.seen.get(..self.words.len).filter(|_| is_same) else {
+            return Kept::Differs(1);
         };
-        // An entry of zeros has no words, and no stack begins at 0. The words that a walk needs may have gone meanwhile, but
-        // those before them are read first: as long as they are the same, the next one is on the stack.
-        self.sp == sp
-            && self.rbp == rbp
-            && self.changes == stacks::changes()
-            && seen.iter().all(|[address, word]| load(*address) == *word)
+        // The place of a word follows from those before it: as long as they are the same, the next one is on the stack.
+        for [address, word] in seen {
+            let now = load(*address);
+            if now != *word {
+                return Kept::Differs(now ^ *address << 32);
+            }
+        }
+        Kept::Holds(self.stack)
     }
 }
 
@@ -155,16 +191,20 @@ pub fn at_entry(walks: &ThreadCell<u64>, sp: u64, rbp: u64) -> u32 {
     if at == 0 {
         return first_walk(walks, sp, rbp);
     }
-    let hash = (load(sp) ^ sp << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KEPT_BITS);
     // SAFETY: the thread's own memory, which is never freed.
-    let walk = unsafe {
-        let walks = with_exposed_provenance_mut::<Walks>(at as usize);
-        &mut (&mut (*walks).0)[hash as usize % (1 << KEPT_BITS)]
-    };
-    if walk.holds(sp, rbp) {
-        return walk.stack;
+    let walks = unsafe { &mut (*with_exposed_provenance_mut::<Walks>(at as usize)).0 };
+    let mut hash = load(sp) ^ sp << 20;
+    let mut place = 0;
+    for _ in 0..PROBES {
+        hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        place = (hash >> (64 - KEPT_BITS)) as usize % (1 << KEPT_BITS);
+        match walks[place].compare(sp, rbp) {
+            Kept::Holds(stack) => return stack,
+            Kept::Differs(more) => hash ^= more,
+            Kept::None => break,
+        }
     }
-    walk_again(walk, sp, rbp)
+    walk_again(&mut walks[place], sp, rbp)
 }
 
 /// The walk of a thread that has no memory of walks yet.

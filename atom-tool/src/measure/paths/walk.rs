@@ -169,7 +169,7 @@ fn grow() {
 }
 
 /// Number of entries of [`KNOWN`], as a power of two.
-const KNOWN_BITS: u32 = 14;
+const KNOWN_BITS: u32 = 16;
 /// Number of a call site by a hash of its return address; 0 if there is none.
 static KNOWN: [AtomicU32; 1 << KNOWN_BITS] = [const { AtomicU32::new(0) }; 1 << KNOWN_BITS];
 
