@@ -173,17 +173,75 @@ pub fn at_inst(rule: FrameRule, sp: u64, rbp: u64, numbers: &mut [u32]) -> usize
     frame.map_or(0, |frame| walk_from(frame, numbers))
 }
 
-fn walk_from(mut frame: Frame, numbers: &mut [u32]) -> usize {
+/// Analysis side: the words of the stack on which the result of a walk depends. While rsp and rbp are the same and all these
+/// words, so is the result, until objects are mapped or unmapped ([`changes`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Words<const N: usize> {
+    /// Addresses and words.
+    pub seen: [[u64; 2]; N],
+    /// Number of words that were read; more than `N` if there was no room.
+    pub len: usize,
+}
+
+impl<const N: usize> Words<N> {
+    /// None.
+    pub const fn new() -> Self {
+        Self {
+            seen: [[0; 2]; N],
+            len: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn load(&mut self, address: u64) -> u64 {
+        // SAFETY: a word of the running thread's stack, say the exception tables.
+        let word = unsafe { walk::word(address) };
+        if let Some(place) = self.seen.get_mut(self.len) {
+            *place = [address, word];
+        }
+        self.len += 1;
+        word
+    }
+}
+
+impl<const N: usize> Default for Words<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Analysis side: number of times that objects were mapped or unmapped so far.
+#[inline(always)]
+pub fn changes() -> u64 {
+    walk::changes()
+}
+
+/// Analysis side: as [`at_entry`], and notes what it reads.
+pub fn at_entry_by<const N: usize>(
+    sp: u64,
+    rbp: u64,
+    numbers: &mut [u32],
+    words: &mut Words<N>,
+) -> usize {
+    walk_by(Frame { slot: sp, rbp }, numbers, words)
+}
+
+fn walk_from(frame: Frame, numbers: &mut [u32]) -> usize {
+    walk_by(frame, numbers, &mut Words::<0>::new())
+}
+
+#[inline(always)]
+fn walk_by<const N: usize>(mut frame: Frame, numbers: &mut [u32], words: &mut Words<N>) -> usize {
     let mut count = 0;
-    while count < numbers.len() {
-        // SAFETY: the frame of a procedure that runs, by the exception tables.
-        let back = unsafe { frame.back() };
+    while let Some(place) = numbers.get_mut(count) {
+        let back = words.load(frame.slot);
         let Some((number, site)) = walk::site_behind(back) else {
             break;
         };
-        numbers[count] = number - 1;
+        *place = number - 1;
         count += 1;
-        let Some(outer) = site.outwards(frame.slot + WORD, frame.rbp) else {
+        let outer = site.outwards_by(frame.slot + WORD, frame.rbp, |at| words.load(at));
+        let Some(outer) = outer else {
             break;
         };
         frame = outer;

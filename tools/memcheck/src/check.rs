@@ -1,21 +1,23 @@
 //! Checking the program's references.
 
 use atom_tool::prelude::*;
-use atom_tool::stacks::{self, CallStacks, FrameRule, FrameRules};
-use atom_tool::{MemoryAccess, SiteList};
+use atom_tool::stacks::{FrameRule, FrameRules};
+use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times};
 
 use crate::errors::{self, Wrong};
-use crate::{heap, shadow};
+use crate::{functions, heap, shadow, traces};
 
 plain_data! {
     /// What is known of a checked reference.
     pub struct Checked {
         rule: FrameRule,
-        size: u32,
+        /// Its place from the first reference of its group.
+        offset: i32,
+        size: u8,
         is_write: bool,
         /// It loads a vector, or more than 8 bytes.
         is_vector: bool,
-        _unused: [u8; 2],
+        _unused: u8,
     }
 }
 
@@ -39,104 +41,346 @@ pub fn begin(checked: Array<Checked>) {
 }
 
 /// Names of objects whose references are not checked: their string routines read too far on purpose.
-fn is_libc(name: &str) -> bool {
+pub fn is_libc(name: &str) -> bool {
     ["libc.so", "libc-", "ld-linux", "ld-musl"]
         .iter()
         .any(|start| name.starts_with(start))
 }
 
-/// Beginnings of the names of string routines in static programs.
-const STRINGS: [&str; 10] = [
-    "mem", "str", "stp", "wmem", "wcs", "__mem", "__str", "__wcs", "__wmem", "rawmem",
-];
+/// Parts of the names of string routines for some processors, in static programs.
+const VARIANTS: [&str; 6] = ["_sse", "_ssse3", "_avx", "_evex", "_erms", "_unaligned"];
+
+/// True for a string routine of a static program.
+fn is_string(symbol: &str) -> bool {
+    functions::is_function(symbol) || VARIANTS.iter().any(|variant| symbol.contains(variant))
+}
 
 /// Adds the checks.
 pub fn add(program: &Program<'_>) -> References {
     let mut references = References::default();
+    let is_static = program.objects().len() == 1;
     for proc in program.procs() {
         let is_own = proc.first_block().is_some() && !proc.is_stub();
-        let symbol = proc.symbol();
-        let is_string = STRINGS.iter().any(|start| symbol.starts_with(start));
-        if !is_own || is_string || is_libc(proc.object().name()) {
+        let is_excepted = is_libc(proc.object().name()) || is_static && is_string(proc.symbol());
+        if !is_own || is_excepted {
             continue;
         }
         let rules = FrameRules::of(proc);
-        for inst in proc.blocks().flat_map(|block| block.insts()) {
-            references.check(inst, &rules);
+        let frame = proc.frame().and_then(|frame| frame.frame_reg());
+        for block in proc.blocks() {
+            references.check(block, &rules, frame == Some(Reg::Rbp));
+            for inst in block.insts() {
+                references.check_strings(inst, &rules);
+            }
         }
     }
     references
 }
 
 /// True for an operand that may be in the heap.
-fn may_be_heap(access: &MemoryAccess) -> bool {
-    let is_frame = matches!(access.base, Some(Reg::Rsp | Reg::Rbp)) && access.index.is_none();
+fn may_be_heap(access: &MemoryAccess, has_frame: bool) -> bool {
+    let is_frame = access.base == Some(Reg::Rsp) || has_frame && access.base == Some(Reg::Rbp);
+    let is_frame = is_frame && access.index.is_none();
     let is_fixed = access.base == Some(Reg::Pc) || access.address.is_some();
     !access.is_implicit() && access.segment.is_none() && !is_frame && !is_fixed
 }
 
-impl References {
-    fn check(&mut self, inst: Inst<'_>, rules: &FrameRules) {
-        let types = [InstType::Load, InstType::Store];
-        if !types.iter().any(|t| inst.is_type(*t)) {
-            return;
+/// Largest distance from the first to the last byte of references that are checked at once. Between two blocks are as many
+/// bytes of redzones, so if the first byte and the last one are in blocks, all are in the same one.
+const SPAN: i64 = 32;
+
+/// A reference that is to be checked.
+struct Reference<'a> {
+    inst: Inst<'a>,
+    operand: u8,
+    displacement: i64,
+    size: u32,
+    is_write: bool,
+}
+
+impl Reference<'_> {
+    fn end(&self) -> i64 {
+        self.displacement + i64::from(self.size)
+    }
+}
+
+/// References of a block with the same registers, in which nothing was written in between.
+struct Group<'a> {
+    base: Option<Reg>,
+    index: Option<Reg>,
+    scale: u32,
+    is_open: bool,
+    references: Vec<Reference<'a>>,
+}
+
+impl<'a> Group<'a> {
+    /// First byte and end, from the place that the registers give.
+    fn span(&self) -> [i64; 2] {
+        let first = self.references.iter().map(|r| r.displacement).min();
+        let end = self.references.iter().map(Reference::end).max();
+        [first.unwrap_or(0), end.unwrap_or(0)]
+    }
+
+    /// Takes a reference; gives it back if it does not fit.
+    fn add(&mut self, access: &MemoryAccess, new: Reference<'a>) -> Option<Reference<'a>> {
+        let is_like = self.base == access.base && self.index == access.index;
+        if !self.is_open || !is_like || self.scale != access.scale {
+            return Some(new);
         }
-        for (operand, access) in inst.memory().iter().enumerate().take(4) {
+        let [first, end] = self.span();
+        if end.max(new.end()) - first.min(new.displacement) > SPAN {
+            return Some(new);
+        }
+        let is_known = self.references.iter().any(|old| {
+            old.displacement == new.displacement
+                && old.size == new.size
+                && old.is_write == new.is_write
+        });
+        if !is_known {
+            self.references.push(new);
+        }
+        None
+    }
+}
+
+/// The groups of a block's references.
+fn groups<'a>(block: Block<'a>, has_frame: bool) -> Vec<Group<'a>> {
+    let types = [InstType::Load, InstType::Store];
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for inst in block.insts() {
+        let is_reference = types.iter().any(|t| inst.is_type(*t));
+        let memory = if is_reference {
+            inst.memory()
+        } else {
+            Vec::new()
+        };
+        for (operand, access) in memory.iter().enumerate().take(4) {
             let is_simple = access.count == 1
                 && !access.is_repeated()
+                && !access.access.is_conditional()
                 && access.bit_offset.is_none()
                 && (1..=64).contains(&access.size);
-            if !is_simple || !may_be_heap(access) {
+            let operand = operand as u8;
+            let is_heap = is_simple && may_be_heap(access, has_frame);
+            if !is_heap || !inst.offers(Before, EffAddrOf(operand)) {
                 continue;
             }
-            let address = EffAddrOf(operand as u8);
-            if !inst.offers(Before, address) {
-                continue;
+            let mut left = Some(Reference {
+                inst,
+                operand,
+                displacement: access.displacement,
+                size: access.size,
+                is_write: access.access.writes(),
+            });
+            let is_usual = access.size <= 8 && !access.has_32_bit_address();
+            for group in groups.iter_mut().filter(|_| is_usual) {
+                left = left.and_then(|reference| group.add(access, reference));
             }
+            groups.extend(left.map(|reference| Group {
+                base: access.base,
+                index: access.index,
+                scale: access.scale,
+                is_open: is_usual,
+                references: vec![reference],
+            }));
+        }
+        let written = inst.reg_usage().updated;
+        for group in &mut groups {
+            let registers = [group.base, group.index];
+            let is_changed = registers.iter().flatten().any(|reg| written.contains(*reg));
+            group.is_open &= !is_changed;
+        }
+    }
+    groups
+}
+
+impl References {
+    /// String instructions: `movs`, `stos`, `lods`, repeated or not. Of `cmps` and `scas` only the processor knows how far they
+    /// go.
+    fn check_strings(&mut self, inst: Inst<'_>, rules: &FrameRules) {
+        let memory = inst.memory();
+        if !memory.iter().any(MemoryAccess::is_string) {
+            return;
+        }
+        let Some(references) = inst.references() else {
+            return;
+        };
+        if ![Times::Once, Times::Repeated].contains(&references.times) {
+            return;
+        }
+        for operand in references.operands {
+            let Some(access) = memory.get(usize::from(operand)) else {
+                continue;
+            };
             let number = self.sites.push(inst) as u32;
             self.checked.push(Checked {
                 rule: rules.at(inst),
-                size: access.size,
+                offset: 0,
+                size: access.size as u8,
                 is_write: access.access.writes(),
-                is_vector: access.size > 8,
-                _unused: [0; 2],
+                is_vector: false,
+                _unused: 0,
             });
-            let args = (
-                address,
-                u64::from(access.size) - 1,
-                number,
-                Reg::Rsp,
-                Reg::Rbp,
-            );
-            if access.size <= 8 {
-                inst.add_call(Before, narrow, args);
+            let address = EffAddrOf(operand);
+            let size = u64::from(access.size);
+            let (sp, rbp) = (Reg::Rsp, Reg::Rbp);
+            if references.times == Times::Repeated {
+                let args = (address, RepCount, size, Direction, number, sp, rbp);
+                inst.add_call(Before, string, args);
             } else {
-                inst.add_call(Before, wide, args);
+                let args = (address, 1u64, size, 0u64, number, sp, rbp);
+                inst.add_call(Before, string, args);
+            }
+        }
+    }
+
+    fn check(&mut self, block: Block<'_>, rules: &FrameRules, has_frame: bool) {
+        for group in groups(block, has_frame) {
+            let [first, end] = group.span();
+            let Some(leader) = group.references.first() else {
+                continue;
+            };
+            let (inst, own) = (leader.inst, leader.displacement);
+            let number = self.sites.len() as u32;
+            for reference in &group.references {
+                self.sites.push(reference.inst);
+                self.checked.push(Checked {
+                    rule: rules.at(inst),
+                    offset: (reference.displacement - own) as i32,
+                    size: reference.size as u8,
+                    is_write: reference.is_write,
+                    is_vector: reference.size > 8,
+                    _unused: 0,
+                });
+            }
+            let address = EffAddrOf(leader.operand);
+            let (sp, rbp) = (Reg::Rsp, Reg::Rbp);
+            let args = (address, address, number, sp, rbp);
+            let last = (end - 1 - own) as u64;
+            let count = group.references.len() as u32;
+            let is_one = group
+                .references
+                .iter()
+                .all(|reference| reference.displacement == own && reference.size == leader.size);
+            match leader.size {
+                _ if !is_one => {
+                    let before = (own - first) as u64;
+                    let args = (address, address, before, last, number, count, sp, rbp);
+                    inst.add_call(Before, several, args);
+                }
+                1 => inst.add_call(Before, one, args),
+                2 => inst.add_call(Before, two, args),
+                4 => inst.add_call(Before, four, args),
+                8 => inst.add_call(Before, eight, args),
+                _ => inst.add_call(Before, wide, (address, last, number, sp, rbp)),
             }
         }
     }
 }
 
-/// A reference of up to 8 bytes: its last byte is looked at.
-#[analysis]
-fn narrow(address: u64, more: u64, access: u32, sp: u64, rbp: u64) {
-    let last = address.wrapping_add(more);
-    let at = std::ptr::with_exposed_provenance::<i8>(((last >> 3) + shadow::OFFSET) as usize);
+/// The shadow of an address.
+#[inline(always)]
+fn shadow_of(address: u64) -> *const i8 {
+    std::ptr::with_exposed_provenance(((address >> 3) + shadow::OFFSET) as usize)
+}
+
+/// True if a byte cannot be accessed, for code that is apart.
+#[inline(always)]
+fn is_closed(at: u64) -> bool {
     // SAFETY: the shadow is mapped as a whole.
-    let shadow = unsafe { at.read() };
-    if shadow != 0 && (last & 7) as i8 >= shadow {
+    let shadow = unsafe { shadow_of(at).read_volatile() };
+    shadow != 0 && (at & 7) as i8 >= shadow
+}
+
+/// Looks at the last byte of a reference. `again` is its address once more: code that is apart computes it anew, so that the
+/// usual way needs one register.
+#[inline(always)]
+fn look(address: u64, again: u64, more: u64, access: u32, sp: u64, rbp: u64) {
+    // SAFETY: the shadow is mapped as a whole.
+    if unsafe { shadow_of(address.wrapping_add(more)).read() } != 0
+        && is_closed(again.wrapping_add(more))
+    {
+        bad(again, access, sp, rbp);
+    }
+}
+
+#[analysis]
+fn one(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 0, access, sp, rbp);
+}
+
+#[analysis]
+fn two(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 1, access, sp, rbp);
+}
+
+#[analysis]
+fn four(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 3, access, sp, rbp);
+}
+
+#[analysis]
+fn eight(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
+    look(address, again, 7, access, sp, rbp);
+}
+
+/// A reference of another size: its first and last bytes are looked at.
+#[analysis]
+fn wide(address: u64, more: u64, access: u32, sp: u64, rbp: u64) {
+    // SAFETY: the shadow is mapped as a whole.
+    unsafe {
+        if shadow_of(address).read() | shadow_of(address.wrapping_add(more)).read() != 0 {
+            bad(address, access, sp, rbp);
+        }
+    }
+}
+
+/// References of a string instruction.
+#[analysis]
+fn string(address: u64, count: u64, size: u64, down: u64, access: u32, sp: u64, rbp: u64) {
+    let len = count.wrapping_mul(size);
+    let first = match down {
+        0 => address,
+        _ => address.wrapping_sub(len).wrapping_add(size),
+    };
+    if len != 0 && heap::has(address) && !shadow::is_range_open(first, len) {
+        bad_string(first, len, access, sp, rbp);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn bad_string(first: u64, len: u64, access: u32, sp: u64, rbp: u64) {
+    if let Some(address) = shadow::first_closed(first, len) {
         bad(address, access, sp, rbp);
     }
 }
 
-/// A larger reference: its first and last bytes are looked at.
+/// References of a group: the first byte and the last one are looked at.
 #[analysis]
-fn wide(address: u64, more: u64, access: u32, sp: u64, rbp: u64) {
-    let last = address.wrapping_add(more);
-    let at = |a: u64| std::ptr::with_exposed_provenance::<u8>(((a >> 3) + shadow::OFFSET) as usize);
+fn several(
+    address: u64,
+    again: u64,
+    before: u64,
+    last: u64,
+    number: u32,
+    count: u32,
+    sp: u64,
+    rbp: u64,
+) {
+    let (first, end) = (address.wrapping_sub(before), address.wrapping_add(last));
     // SAFETY: the shadow is mapped as a whole.
-    let (first, end) = unsafe { (at(address).read(), at(last).read()) };
-    if first | end != 0 {
+    if unsafe { shadow_of(first).read() | shadow_of(end).read() } != 0
+        && (is_closed(again.wrapping_sub(before)) || is_closed(again.wrapping_add(last)))
+    {
+        bad_group(again, number, count, sp, rbp);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn bad_group(address: u64, number: u32, count: u32, sp: u64, rbp: u64) {
+    for access in number..number + count {
         bad(address, access, sp, rbp);
     }
 }
@@ -151,6 +395,7 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
         return;
     };
     let size = u64::from(checked.size);
+    let address = address.wrapping_add_signed(checked.offset.into());
     if !heap::has(address) && !heap::has(address.wrapping_add(size - 1)) {
         return;
     }
@@ -161,135 +406,11 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     if is_whole && (address..address + size).any(shadow::is_open) {
         return;
     }
-    let mut calls = [0; errors::DEPTH];
-    let count = stacks::at_inst(checked.rule, sp, rbp, &mut calls);
     errors::report(&Wrong::Access {
         access,
         is_write: checked.is_write,
         size,
         address: closed,
-        stack: errors::intern(&calls[..count]),
+        stack: traces::at_inst(None, checked.rule, sp, rbp),
     });
-}
-
-/// What a function of C's library does with its arguments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-enum Function {
-    Memcpy,
-    Memmove,
-    Memset,
-    Strlen,
-    Strcpy,
-}
-
-/// The functions by their symbols.
-const FUNCTIONS: [(&str, Function); 9] = [
-    ("memcpy", Function::Memcpy),
-    ("__memcpy_chk", Function::Memcpy),
-    ("memmove", Function::Memmove),
-    ("__memmove_chk", Function::Memmove),
-    ("memset", Function::Memset),
-    ("__memset_chk", Function::Memset),
-    ("strlen", Function::Strlen),
-    ("strcpy", Function::Strcpy),
-    ("__strcpy_chk", Function::Strcpy),
-];
-
-/// Adds checks where the program calls functions of C's library.
-pub fn add_functions(program: &Program<'_>, calls: &CallStacks) {
-    for proc in program.procs().filter(|proc| !proc.is_stub()) {
-        let mut rules = None;
-        for block in proc.blocks() {
-            let last = block.last_inst();
-            if !last.is_type(InstType::Call) {
-                continue;
-            }
-            let name = last.entered_import().unwrap_or_default();
-            let Some((_, function)) = FUNCTIONS.iter().find(|(symbol, _)| *symbol == name) else {
-                continue;
-            };
-            let rules = rules.get_or_insert_with(|| FrameRules::of(proc));
-            let rule = rules.at(last);
-            let Some(number) = calls.number_of(last) else {
-                continue;
-            };
-
-            let (a, b, c) = (Reg::Rdi, Reg::Rsi, Reg::Rdx);
-            let args = (*function as u32, number, &rule, a, b, c, Reg::Rsp, Reg::Rbp);
-            last.add_call(Before, called, args);
-        }
-    }
-}
-
-#[analysis]
-fn called(
-    function: u32,
-    site: u32,
-    rule: Record<FrameRule>,
-    a: u64,
-    b: u64,
-    c: u64,
-    sp: u64,
-    rbp: u64,
-) {
-    let is = |other: Function| function == other as u32;
-    let length = |from: u64| {
-        let mut end = from;
-        // SAFETY: the function is about to read the same bytes.
-        while shadow::is_open(end)
-            && unsafe { *std::ptr::with_exposed_provenance::<u8>(end as usize) } != 0
-        {
-            end += 1;
-        }
-        end - from + 1
-    };
-    let stack = || {
-        let mut calls = [0; errors::DEPTH];
-        calls[0] = site;
-        let count = stacks::at_inst(*rule.get(), sp, rbp, &mut calls[1..]);
-        errors::intern(&calls[..=count])
-    };
-    let check = |function: &'static str, is_write: bool, from: u64, size: u64| {
-        if size != 0
-            && heap::has(from)
-            && let Some(address) = shadow::first_closed(from, size)
-        {
-            let stack = stack();
-            errors::report(&Wrong::Range {
-                function,
-                is_write,
-                size,
-                address,
-                stack,
-            });
-        }
-    };
-    if is(Function::Memcpy) || is(Function::Memmove) {
-        let name = if is(Function::Memcpy) {
-            "memcpy"
-        } else {
-            "memmove"
-        };
-        check(name, false, b, c);
-        check(name, true, a, c);
-        if is(Function::Memcpy) && a != b && a < b.wrapping_add(c) && b < a.wrapping_add(c) {
-            let stack = stack();
-            errors::report(&Wrong::Overlap {
-                function: name,
-                to: a,
-                from: b,
-                size: c,
-                stack,
-            });
-        }
-    } else if is(Function::Memset) {
-        check("memset", true, a, c);
-    } else if is(Function::Strlen) && heap::has(a) {
-        check("strlen", false, a, length(a));
-    } else if is(Function::Strcpy) && (heap::has(a) || heap::has(b)) {
-        let size = length(b);
-        check("strcpy", false, b, size);
-        check("strcpy", true, a, size);
-    }
 }

@@ -1,29 +1,26 @@
-//! What was found, each place once, and how it is told.
+//! What was found, each place once.
 
+use std::cell::UnsafeCell;
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::fs::File;
 use std::hint::spin_loop;
-use std::io::Write as _;
-use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::{cell::UnsafeCell, process};
 
-use atom_tool::Site;
 use atom_tool::prelude::*;
 
-use crate::heap::{self, Block, Kind, State};
-
-/// Largest number of calls of a stack.
-pub const DEPTH: usize = 12;
+use crate::heap::{self, Known};
+use crate::names::Does;
+use crate::out;
+use crate::suppressions;
+use crate::told::{Frame, Kind, Part, Told};
+use crate::traces;
 
 /// Number of places from which on errors are counted only.
 const MOST: usize = 1000;
 
 /// An error.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Wrong {
     /// An instruction accesses what is not addressable.
     Access {
@@ -39,30 +36,49 @@ pub enum Wrong {
     Range {
         function: &'static str,
         is_write: bool,
+        /// Bytes of one access, and of the whole range.
         size: u64,
+        len: u64,
         address: u64,
         stack: u32,
     },
-    /// `memcpy` between ranges that overlap.
+    /// A function gets ranges that overlap.
     Overlap {
         function: &'static str,
         to: u64,
         from: u64,
-        size: u64,
+        /// The size, if the function is given one.
+        size: Option<u64>,
+        stack: u32,
+    },
+    /// A system call is about to read or write what is not addressable.
+    Param {
+        /// The call and its argument: `write(buf)`.
+        what: &'static str,
+        address: u64,
         stack: u32,
     },
     /// What is freed is no block that is allocated.
-    Free { address: u64, stack: u32 },
+    Free {
+        address: u64,
+        does: Does,
+        stack: u32,
+    },
     /// A block is freed by another family than allocated it.
-    Mismatch { address: u64, stack: u32 },
+    Mismatch {
+        known: Known,
+        does: Does,
+        stack: u32,
+    },
+    /// A block is deleted with another size than it has.
+    DeletedSize {
+        known: Known,
+        size: u64,
+        does: Does,
+        stack: u32,
+    },
     /// A size is below zero.
-    Size { size: u64, kind: Kind, stack: u32 },
-}
-
-impl std::hash::Hash for Kind {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (*self as u8).hash(state);
-    }
+    Size { size: u64, does: Does, stack: u32 },
 }
 
 /// The sites of calls and of checked instructions.
@@ -76,57 +92,44 @@ unsafe impl Send for Places {}
 unsafe impl Sync for Places {}
 
 static PLACES: OnceLock<Places> = OnceLock::new();
-static ERRORS: AtomicU64 = AtomicU64::new(0);
 
-/// Known stacks, and the places that have been reported.
-#[derive(Default)]
-struct Known {
-    stacks: Vec<Box<[u32]>>,
-    numbers: HashMap<Box<[u32]>, u32>,
-    reported: HashMap<(u8, u32, u32), u64>,
+/// A place: what is wrong, a number, and the stack.
+type Place = (u8, u32, u32);
+
+/// What is known of a place.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    errors: u64,
+    is_suppressed: bool,
 }
 
 struct Locked {
     is_locked: AtomicBool,
-    known: UnsafeCell<Option<Known>>,
+    places: UnsafeCell<Option<HashMap<Place, Count>>>,
 }
 // SAFETY: what is known is used by the holder of the lock alone.
 unsafe impl Sync for Locked {}
 
 static KNOWN: Locked = Locked {
     is_locked: AtomicBool::new(false),
-    known: UnsafeCell::new(None),
+    places: UnsafeCell::new(None),
 };
+/// Errors of places beyond [`MOST`].
+static MORE: AtomicU64 = AtomicU64::new(0);
 
-fn with<R>(work: impl FnOnce(&mut Known) -> R) -> R {
+fn with<R>(work: impl FnOnce(&mut HashMap<Place, Count>) -> R) -> R {
     while KNOWN.is_locked.swap(true, Acquire) {
         spin_loop();
     }
     // SAFETY: the lock is held.
-    let known = unsafe { &mut *KNOWN.known.get() };
-    let result = work(known.get_or_insert_default());
+    let places = unsafe { &mut *KNOWN.places.get() };
+    let result = work(places.get_or_insert_default());
     KNOWN.is_locked.store(false, Release);
     result
 }
 
-/// Where it is told: a file, or standard error as it was at the start, which programs may close.
-static OUT: OnceLock<File> = OnceLock::new();
-
-/// `log` is the name of a file, or empty.
-pub fn begin(calls: Sites, accesses: Sites, log: &str) {
+pub fn begin(calls: Sites, accesses: Sites) {
     let _ = PLACES.set(Places { calls, accesses });
-    let file = match log {
-        "" => std::io::stderr()
-            .as_fd()
-            .try_clone_to_owned()
-            .map(File::from),
-        log => File::create(output::path(log)),
-    };
-    match file {
-        Ok(file) => _ = OUT.set(file),
-        Err(error) if !log.is_empty() => eprintln!("memcheck: cannot write {log}: {error}"),
-        Err(_) => {}
-    }
 }
 
 /// In a forked child: a thread that is not there may have held the lock.
@@ -134,64 +137,96 @@ pub fn in_child() {
     KNOWN.is_locked.store(false, Release);
 }
 
-/// The number of a stack.
-pub fn intern(calls: &[u32]) -> u32 {
-    with(|known| {
-        if let Some(number) = known.numbers.get(calls) {
-            return *number;
-        }
-        let number = known.stacks.len() as u32;
-        known.stacks.push(calls.into());
-        known.numbers.insert(calls.into(), number);
-        number
-    })
+/// Numbers of errors and of places.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sum {
+    pub errors: u64,
+    pub places: u64,
+    pub suppressed: u64,
+    pub suppressed_places: u64,
 }
 
-/// Number of errors so far, and of places.
-pub fn count() -> (u64, usize) {
-    (ERRORS.load(Relaxed), with(|known| known.reported.len()))
+/// The numbers so far.
+pub fn sum() -> Sum {
+    let mut sum = with(|places| {
+        let mut sum = Sum::default();
+        for count in places.values() {
+            if count.is_suppressed {
+                sum.suppressed += count.errors;
+                sum.suppressed_places += 1;
+            } else {
+                sum.errors += count.errors;
+                sum.places += 1;
+            }
+        }
+        sum
+    });
+    sum.errors += MORE.load(Relaxed);
+    sum
+}
+
+impl Wrong {
+    fn place(&self) -> Place {
+        match *self {
+            Self::Access { access, stack, .. } => (0, access, stack),
+            Self::Range {
+                is_write, stack, ..
+            } => (1, is_write.into(), stack),
+            Self::Overlap { stack, .. } => (2, 0, stack),
+            Self::Free { stack, .. } => (3, 0, stack),
+            Self::Mismatch { stack, .. } => (4, 0, stack),
+            Self::Size { stack, .. } => (5, 0, stack),
+            Self::DeletedSize { stack, .. } => (6, 0, stack),
+            Self::Param { what, stack, .. } => (7, what.as_ptr().addr() as u32, stack),
+        }
+    }
 }
 
 /// Reports an error, if its place is new.
 pub fn report(wrong: &Wrong) {
-    ERRORS.fetch_add(1, Relaxed);
-    let key = match *wrong {
-        Wrong::Access { access, stack, .. } => (0, access, stack),
-        Wrong::Range {
-            is_write, stack, ..
-        } => (1, is_write.into(), stack),
-        Wrong::Overlap { stack, .. } => (2, 0, stack),
-        Wrong::Free { stack, .. } => (3, 0, stack),
-        Wrong::Mismatch { stack, .. } => (4, 0, stack),
-        Wrong::Size { stack, .. } => (5, 0, stack),
-    };
-    let is_new = with(|known| {
-        let is_full = known.reported.len() >= MOST;
-        if is_full && !known.reported.contains_key(&key) {
+    let place = wrong.place();
+    let is_new = with(|places| {
+        if places.len() >= MOST && !places.contains_key(&place) {
+            MORE.fetch_add(1, Relaxed);
             return false;
         }
-        let count = known.reported.entry(key).or_default();
-        *count += 1;
-        *count == 1
+        let count = places.entry(place).or_default();
+        count.errors += 1;
+        count.errors == 1
     });
-    if is_new {
-        let mut text = String::new();
-        describe(wrong, &mut text);
-        print(&text);
+    if !is_new {
+        return;
+    }
+    let told = describe(wrong);
+    if suppressions::suppresses(&told) {
+        with(|places| places.entry(place).or_default().is_suppressed = true);
+    } else {
+        out::error(&told);
     }
 }
 
-/// Prints lines with the number of the process in front, all at once.
-pub fn print(text: &str) {
-    let pid = process::id();
-    let lines = text.lines().map(|line| format!("=={pid}== {line}\n"));
-    if let Some(mut out) = OUT.get() {
-        let _ = out.write_all(lines.collect::<String>().as_bytes());
+fn access_kind(is_write: bool, size: u64) -> Kind {
+    if is_write {
+        Kind::Write(size)
+    } else {
+        Kind::Read(size)
     }
 }
 
-fn describe(wrong: &Wrong, text: &mut String) {
-    let verb = |is_write| if is_write { "write" } else { "read" };
+fn access_text(is_write: bool, size: u64) -> String {
+    let verb = if is_write { "write" } else { "read" };
+    format!("Invalid {verb} of size {size}")
+}
+
+fn describe(wrong: &Wrong) -> Told {
+    let own = |does: Does| Some(Frame::of_function(does.name(), does.symbol(), None));
+    let new = |kind, what, own, stack, parts| Told {
+        kind,
+        what,
+        stack: frames(own, stack),
+        parts,
+        leaked: None,
+    };
     match *wrong {
         Wrong::Access {
             access,
@@ -200,25 +235,24 @@ fn describe(wrong: &Wrong, text: &mut String) {
             address,
             stack,
         } => {
-            let _ = writeln!(text, "Invalid {} of size {size}", verb(is_write));
             let site = PLACES.get().and_then(|p| p.accesses.get(access as usize));
-            site_and_calls(site, stack, text);
-            describe_address(address, text);
+            let kind = access_kind(is_write, size);
+            let what = access_text(is_write, size);
+            let own = site.as_ref().map(Frame::of_site);
+            new(kind, what, own, stack, address_parts(address))
         }
         Wrong::Range {
             function,
             is_write,
             size,
+            len,
             address,
             stack,
         } => {
-            let _ = writeln!(
-                text,
-                "Invalid {} of {size} bytes by {function}",
-                verb(is_write)
-            );
-            write_stack(stack, text);
-            describe_address(address, text);
+            let own = Frame::of_function(function, function, Some(len));
+            let what = access_text(is_write, size);
+            let parts = address_parts(address);
+            new(access_kind(is_write, size), what, Some(own), stack, parts)
         }
         Wrong::Overlap {
             function,
@@ -227,96 +261,101 @@ fn describe(wrong: &Wrong, text: &mut String) {
             size,
             stack,
         } => {
-            let _ = writeln!(
+            let size = size.map(|size| format!(", {size}")).unwrap_or_default();
+            let what =
+                format!("Source and destination overlap in {function}({to:#x}, {from:#x}{size})");
+            let own = Frame::of_function(function, function, None);
+            new(Kind::Overlap, what, Some(own), stack, Vec::new())
+        }
+        Wrong::Param {
+            what,
+            address,
+            stack,
+        } => {
+            let name = what.split('(').next().unwrap_or(what);
+            let own = Frame::of_function(name, name, None);
+            let text = format!("Syscall param {what} points to unaddressable byte(s)");
+            new(
+                Kind::Param(what),
                 text,
-                "Source and destination overlap in {function}({to:#x}, {from:#x}, {size})"
+                Some(own),
+                stack,
+                address_parts(address),
+            )
+        }
+        Wrong::Free {
+            address,
+            does,
+            stack,
+        } => {
+            let what = "Invalid free() / delete / delete[] / realloc()".to_owned();
+            new(Kind::Free, what, own(does), stack, address_parts(address))
+        }
+        Wrong::Mismatch { known, does, stack } => {
+            let what = "Mismatched free() / delete / delete []".to_owned();
+            let parts = block_parts(known.start, &known);
+            new(Kind::Mismatch, what, own(does), stack, parts)
+        }
+        Wrong::DeletedSize {
+            known,
+            size,
+            does,
+            stack,
+        } => {
+            let what = format!("Mismatched new/delete size value: {size}");
+            let parts = block_parts(known.start, &known);
+            new(Kind::Mismatch, what, own(does), stack, parts)
+        }
+        Wrong::Size { size, does, stack } => {
+            let (name, size) = (does.name(), size as i64);
+            let what = format!(
+                "Argument 'size' of function {name} has a fishy (possibly negative) value: {size}"
             );
-            write_stack(stack, text);
+            new(Kind::Fishy, what, own(does), stack, Vec::new())
         }
-        Wrong::Free { address, stack } => {
-            let _ = writeln!(text, "Invalid free() / delete / delete[] / realloc()");
-            write_stack(stack, text);
-            describe_address(address, text);
-        }
-        Wrong::Mismatch { address, stack } => {
-            let _ = writeln!(text, "Mismatched free() / delete / delete []");
-            write_stack(stack, text);
-            let block = heap::with(|heap| heap.find(address).map(|block| *block));
-            if let Some(mut block) = block {
-                // It was allocated until now.
-                block.state = State::Live;
-                describe_block(address, &block, text);
-            }
-        }
-        Wrong::Size { size, kind, stack } => {
-            let _ = writeln!(
-                text,
-                "Argument 'size' of function {} has a fishy (possibly negative) value: {}",
-                kind.name(),
-                size as i64
-            );
-            write_stack(stack, text);
-        }
-    }
-    text.push('\n');
-}
-
-fn site_and_calls(site: Option<Site>, stack: u32, text: &mut String) {
-    match site {
-        Some(site) => {
-            write_site("at", &site, text);
-            write_calls("by", stack, text);
-        }
-        None => write_stack(stack, text),
-    }
-}
-
-/// Writes the calls of a stack, the innermost first.
-pub fn write_stack(stack: u32, text: &mut String) {
-    write_calls("at", stack, text);
-}
-
-fn write_calls(mut word: &str, stack: u32, text: &mut String) {
-    let calls = with(|known| known.stacks.get(stack as usize).cloned());
-    let (Some(calls), Some(places)) = (calls, PLACES.get()) else {
-        return;
-    };
-    for site in calls.iter().filter_map(|n| places.calls.get(*n as usize)) {
-        write_site(word, &site, text);
-        word = "by";
     }
 }
 
-fn write_site(word: &str, site: &Site, text: &mut String) {
-    let address = Address(site.pc);
-    let _ = write!(text, "   {word} {address}: {}", site.proc);
-    let _ = match (site.short_line(), address.object()) {
-        (Some(line), _) => writeln!(text, " ({line})"),
-        (None, Some(object)) => writeln!(text, " (in {object})"),
-        (None, None) => writeln!(text),
-    };
+/// The frames of a stack, after one of its own.
+fn frames(own: Option<Frame>, stack: u32) -> Vec<Frame> {
+    let calls = traces::calls(stack).unwrap_or_default();
+    let places = PLACES.get();
+    let sites = calls.iter().filter_map(|n| places?.calls.get(*n as usize));
+    let mut frames: Vec<Frame> = own
+        .into_iter()
+        .chain(sites.map(|site| Frame::of_site(&site)))
+        .collect();
+    // What calls `main` is of no use.
+    if let Some(main) = frames.iter().position(Frame::is_main) {
+        frames.truncate(main + 1);
+    }
+    frames
 }
 
-fn describe_address(address: u64, text: &mut String) {
-    let block = heap::with(|heap| nearest(heap, address));
-    match block {
-        Some(block) => describe_block(address, &block, text),
-        None => {
-            let _ = writeln!(
-                text,
-                " Address {address:#x} is not stack'd, malloc'd or (recently) free'd"
-            );
-        }
+/// The frames of a function of the allocator that was called with a stack.
+pub fn frames_of(does: Does, stack: u32) -> Vec<Frame> {
+    let own = Frame::of_function(does.name(), does.symbol(), None);
+    frames(Some(own), stack)
+}
+
+fn address_parts(address: u64) -> Vec<Part> {
+    match nearest(address) {
+        Some(block) => block_parts(address, &block),
+        None => vec![Part {
+            text: format!("Address {address:#x} is not stack'd, malloc'd or (recently) free'd"),
+            stack: Vec::new(),
+        }],
     }
 }
 
 /// The block whose slot or redzone an address is in.
-fn nearest(heap: &mut heap::Heap, address: u64) -> Option<Block> {
-    let own = heap.find(address).map(|block| *block);
+fn nearest(address: u64) -> Option<Known> {
+    let known = |address| heap::find(address).map(heap::Block::known);
+    let own = known(address);
     // Before the block the end of the one before may be nearer.
     let before = own.filter(|own| address < own.start);
-    let other = before.and_then(|_| heap.find(address.saturating_sub(64)).map(|block| *block));
-    let is_nearer = |other: &Block| {
+    let other = before.and_then(|_| known(address.saturating_sub(64)));
+    let is_nearer = |other: &Known| {
         own.is_some_and(|own| {
             other.start < own.start
                 && address.saturating_sub(other.start + other.size) < own.start - address
@@ -325,24 +364,36 @@ fn nearest(heap: &mut heap::Heap, address: u64) -> Option<Block> {
     other.filter(is_nearer).or(own)
 }
 
-fn describe_block(address: u64, block: &Block, text: &mut String) {
+fn block_parts(address: u64, block: &Known) -> Vec<Part> {
     let (start, size) = (block.start, block.size);
     let place = match () {
         () if address < start => format!("{} bytes before", start - address),
         () if address < start + size => format!("{} bytes inside", address - start),
         () => format!("{} bytes after", address - start - size),
     };
-    let state = match block.state {
-        State::Freed => "free'd",
-        _ => "alloc'd",
-    };
-    let _ = writeln!(
-        text,
-        " Address {address:#x} is {place} a block of size {size} {state}"
-    );
-    if block.state == State::Freed {
-        write_stack(block.freed, text);
-        let _ = writeln!(text, " Block was alloc'd at");
+    let state = if block.is_live { "alloc'd" } else { "free'd" };
+    let digits = out::grouped(size);
+    let text = format!("Address {address:#x} is {place} a block of size {digits} {state}");
+    let allocated = frames_of(block.does, block.allocated);
+    if block.is_live {
+        return vec![Part {
+            text,
+            stack: allocated,
+        }];
     }
-    write_stack(block.allocated, text);
+    let freed = match block.does.family() {
+        crate::names::Family::Malloc => Does::Free,
+        crate::names::Family::New => Does::Delete,
+        crate::names::Family::NewArray => Does::DeleteArray,
+    };
+    vec![
+        Part {
+            text,
+            stack: frames_of(freed, block.freed),
+        },
+        Part {
+            text: "Block was alloc'd at".into(),
+            stack: allocated,
+        },
+    ]
 }

@@ -1,15 +1,15 @@
 //! The allocator that is in the place of the program's.
 //!
 //! A block is in a slot of a class of sizes, with redzones on both sides. All slots of a class are in one range of addresses, so
-//! an address tells its slot; what is known of a slot is kept elsewhere, where the program does not write by mistake. A
-//! freed block waits in a queue until the bytes of all blocks there exceed a limit.
+//! an address tells its slot; what is known of a slot is kept elsewhere, where the program does not write by mistake. Each
+//! thread has slots of its own that are free (`caches`).
 
-use std::cell::UnsafeCell;
-use std::hint::spin_loop;
-use std::ptr::{copy_nonoverlapping, with_exposed_provenance_mut};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::ptr::{copy_nonoverlapping, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
+use crate::caches::Cache;
+use crate::names::Does;
 use crate::shadow;
 
 /// Address of the slots, and of what is known of them.
@@ -19,132 +19,129 @@ const FACTS: u64 = 0x2000_0000_0000;
 const RANGE: u32 = 36;
 /// Classes of 16, 32 ... 1024 bytes, and four for each further power of two.
 const SMALL: usize = 64;
-const CLASSES: usize = SMALL + 4 * 25;
+pub const CLASSES: usize = SMALL + 4 * 25;
 /// Smallest and largest redzone in bytes.
 const REDZONE: [u64; 2] = [16, 2048];
 /// Size of a block from which on its pages are given back when it is freed.
 const LARGE: u64 = 1 << 18;
+/// Bytes and number of slots that a thread takes at once.
+const CHUNK: u64 = 1 << 13;
+const MOST_OF_CHUNK: u64 = 32;
 
-/// How a block was allocated, or is freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    Malloc,
-    New,
-    NewArray,
-}
+/// States of a slot.
+pub const LIVE: u8 = 1;
+pub const FREED: u8 = 2;
 
-impl Kind {
-    /// The name of the function that allocates.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Malloc => "malloc",
-            Self::New => "operator new",
-            Self::NewArray => "operator new[]",
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum State {
-    Never,
-    Live,
-    Freed,
-}
-
-/// What is known of a slot.
+/// What is known of a slot. It is all zeros before the first use.
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct Block {
+    start: AtomicU64,
+    size: AtomicU64,
+    /// The next one of a list: address of what is known of it, or 0.
+    pub next: AtomicU64,
+    /// Numbers of the stacks at which it was allocated and freed.
+    allocated: AtomicU32,
+    freed: AtomicU32,
+    /// What allocated it: a [`Does`].
+    does: AtomicU8,
+    state: AtomicU8,
+    /// How leaks were reached.
+    pub mark: AtomicU8,
+    _unused: [u8; 5],
+}
+
+/// What is known of a block at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
     /// Address of the block.
     pub start: u64,
     /// Its requested size in bytes.
     pub size: u64,
-    /// The next one of a list: address of what is known of it, or 0.
-    next: u64,
-    /// Numbers of the stacks at which it was allocated and freed.
     pub allocated: u32,
     pub freed: u32,
-    pub kind: Kind,
-    pub state: State,
-    /// How leaks were reached.
-    pub mark: u8,
-    _unused: [u8; 5],
+    pub does: Does,
+    pub is_live: bool,
+}
+
+impl Block {
+    pub fn known(&self) -> Known {
+        Known {
+            start: self.start.load(Relaxed),
+            size: self.size.load(Relaxed),
+            allocated: self.allocated.load(Relaxed),
+            freed: self.freed.load(Relaxed),
+            does: Does::from_number(self.does.load(Relaxed).into()),
+            is_live: self.is_live(),
+        }
+    }
+
+    #[inline]
+    pub fn start(&self) -> u64 {
+        self.start.load(Relaxed)
+    }
+
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size.load(Relaxed)
+    }
+
+    #[inline]
+    pub fn allocated(&self) -> u32 {
+        self.allocated.load(Relaxed)
+    }
+
+    #[inline]
+    pub fn does(&self) -> Does {
+        Does::from_number(self.does.load(Relaxed).into())
+    }
+
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.state.load(Relaxed) == LIVE
+    }
+
+    /// The address of this structure.
+    #[inline]
+    pub fn fact(&self) -> u64 {
+        std::ptr::from_ref(self).expose_provenance() as u64
+    }
 }
 
 /// Size in bytes of a [`Block`].
 const FACT: u64 = size_of::<Block>() as u64;
 
-pub struct Heap {
-    /// Number of slots of each class that have been used, and a list of those that are free.
-    used: [u64; CLASSES],
-    free: [u64; CLASSES],
-    /// The queue of freed blocks: first, last, and the sum of their sizes.
-    queue: [u64; 2],
-    waiting: u64,
-    limit: u64,
-    pub allocations: u64,
-    pub frees: u64,
-    pub bytes: u64,
-}
+/// Number of slots of each class that threads have taken.
+static USED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
-struct Locked {
-    is_locked: AtomicBool,
-    heap: UnsafeCell<Heap>,
-}
-// SAFETY: the heap is used by the holder of the lock alone.
-unsafe impl Sync for Locked {}
-
-static HEAP: Locked = Locked {
-    is_locked: AtomicBool::new(false),
-    heap: UnsafeCell::new(Heap {
-        used: [0; CLASSES],
-        free: [0; CLASSES],
-        queue: [0; 2],
-        waiting: 0,
-        limit: 0,
-        allocations: 0,
-        frees: 0,
-        bytes: 0,
-    }),
-};
-
-/// Does something with the heap, which other threads then wait for.
-pub fn with<R>(work: impl FnOnce(&mut Heap) -> R) -> R {
-    while HEAP.is_locked.swap(true, Acquire) {
-        spin_loop();
-    }
-    // SAFETY: the lock is held.
-    let result = work(unsafe { &mut *HEAP.heap.get() });
-    HEAP.is_locked.store(false, Release);
-    result
-}
-
-/// In a forked child: a thread that is not there may have held the lock.
-pub fn in_child() {
-    HEAP.is_locked.store(false, Release);
-}
-
-/// Maps the heap, whose queue of freed blocks has this limit in bytes.
-pub fn begin(limit: u64) -> bool {
-    with(|heap| heap.limit = limit);
+/// Maps the heap.
+pub fn begin() -> bool {
     let classes = CLASSES as u64;
     shadow::map(SLOTS, classes << RANGE) && shadow::map(FACTS, classes << (RANGE + 1))
 }
 
 /// The size of the slots of a class.
-fn slot_size(class: usize) -> u64 {
-    match class.checked_sub(SMALL) {
-        None => 16 * (class as u64 + 1),
-        Some(more) => {
-            let quarter = 256 << (more / 4);
-            4 * quarter + (more as u64 % 4 + 1) * quarter
-        }
+const fn slot_size(class: usize) -> u64 {
+    if class < SMALL {
+        return 16 * (class as u64 + 1);
     }
+    let more = class - SMALL;
+    let quarter = 256 << (more / 4);
+    4 * quarter + (more as u64 % 4 + 1) * quarter
 }
 
+/// For each class 2 to the 64th divided by the size of its slots, rounded up.
+static RECIPROCALS: [u64; CLASSES] = {
+    let mut all = [0; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        all[class] = u64::MAX / slot_size(class) + 1;
+        class += 1;
+    }
+    all
+};
+
 /// The class of the smallest slots of at least this size.
+#[inline]
 fn class_of(size: u64) -> Option<usize> {
     if size <= 1024 {
         return Some((size.max(16).div_ceil(16) - 1) as usize);
@@ -155,16 +152,25 @@ fn class_of(size: u64) -> Option<usize> {
     (class < CLASSES).then_some(class)
 }
 
-fn block_at<'a>(fact: u64) -> &'a mut Block {
-    // SAFETY: one of a slot, which is mapped; the lock is held.
-    unsafe { &mut *with_exposed_provenance_mut(fact as usize) }
+/// What is known of a slot, by the address of that.
+#[inline]
+pub fn block_at(fact: u64) -> &'static Block {
+    // SAFETY: one of a slot, which is mapped for ever.
+    unsafe { &*with_exposed_provenance(fact as usize) }
 }
 
 fn fact_of(class: usize, slot: u64) -> u64 {
     FACTS + ((class as u64) << (RANGE + 1)) + slot * FACT
 }
 
+/// The class of a slot, by the address of what is known of it.
+#[inline]
+pub fn class_of_fact(fact: u64) -> usize {
+    ((fact - FACTS) >> (RANGE + 1)) as usize
+}
+
 /// True for an address between blocks or in one.
+#[inline]
 pub fn has(address: u64) -> bool {
     address.wrapping_sub(SLOTS) < (CLASSES as u64) << RANGE
 }
@@ -174,114 +180,136 @@ pub fn is_own(address: u64) -> bool {
     has(address) || address.wrapping_sub(FACTS) < (CLASSES as u64) << (RANGE + 1)
 }
 
-impl Heap {
-    /// The slot of an address, if it was ever used.
-    pub fn find(&self, address: u64) -> Option<&'static mut Block> {
-        if !has(address) {
-            return None;
-        }
-        let class = ((address - SLOTS) >> RANGE) as usize;
-        let slot = ((address - SLOTS) & ((1 << RANGE) - 1)) / slot_size(class);
-        let block = (slot < self.used[class]).then(|| block_at(fact_of(class, slot)))?;
-        (block.state != State::Never).then_some(block)
+/// Number of the slot of a class that has this offset in the class's range.
+#[inline]
+fn slot_of(class: usize, offset: u64) -> u64 {
+    // The error is below 2 to the power of 36 - 64, so it matters for no slot below 2 to the 28th.
+    if class < SMALL + 4 * 16 {
+        return ((u128::from(offset) * u128::from(RECIPROCALS[class])) >> 64) as u64;
     }
+    offset / slot_size(class)
+}
 
-    /// All blocks that are allocated.
-    pub fn live(&self) -> impl Iterator<Item = &'static mut Block> {
-        let all = (0..CLASSES).flat_map(|c| (0..self.used[c]).map(move |i| fact_of(c, i)));
-        all.map(block_at).filter(|b| b.state == State::Live)
+/// The slot of an address, if it was ever used.
+#[inline]
+pub fn find(address: u64) -> Option<&'static Block> {
+    if !has(address) {
+        return None;
     }
+    let class = ((address - SLOTS) >> RANGE) as usize;
+    let slot = slot_of(class, (address - SLOTS) & ((1 << RANGE) - 1));
+    let block = block_at(fact_of(class, slot));
+    (block.state.load(Relaxed) != 0).then_some(block)
+}
 
-    /// Allocates a block; `None` if there is no room for it.
-    pub fn allocate(
-        &mut self,
-        size: u64,
-        align: u64,
-        (kind, stack): (Kind, u32),
-        is_zero: bool,
-    ) -> Option<u64> {
-        if size >> RANGE != 0 || align > 1 << 30 {
-            return None;
-        }
-        let redzone = (size / 4)
-            .next_multiple_of(16)
-            .clamp(REDZONE[0], REDZONE[1]);
-        let extra = if align > 16 { align } else { 0 };
-        let class = class_of(redzone + extra + size.next_multiple_of(16) + redzone)?;
-        let room = slot_size(class);
-        let free = self.free[class];
-        let fact = if free != 0 {
-            self.free[class] = block_at(free).next;
-            free
-        } else {
-            let slot = self.used[class];
-            if ((slot + 1) * room) >> RANGE != 0 {
-                return None;
-            }
-            self.used[class] += 1;
-            fact_of(class, slot)
-        };
-        let slot = (fact - fact_of(class, 0)) / FACT;
-        let start = SLOTS + ((class as u64) << RANGE) + slot * room;
-        let at = (start + redzone).next_multiple_of(align.max(16));
-        if free != 0 || size < LARGE {
-            shadow::set(start, start + room, shadow::REDZONE);
-            shadow::open(at, size);
-        } else {
-            // Its shadow is zeros.
-            shadow::set(start, at, shadow::REDZONE);
-            shadow::set(at + (size & !7), start + room, shadow::REDZONE);
-            shadow::open(at + (size & !7), size % 8);
-        }
-        if is_zero && free != 0 {
-            // SAFETY: the block is free.
-            unsafe { with_exposed_provenance_mut::<u8>(at as usize).write_bytes(0, size as usize) };
-        }
-        *block_at(fact) = Block {
-            start: at,
-            size,
-            next: 0,
-            allocated: stack,
-            freed: 0,
-            kind,
-            state: State::Live,
-            mark: 0,
-            _unused: [0; 5],
-        };
-        self.allocations += 1;
-        self.bytes += size;
-        Some(at)
-    }
+/// All blocks that are allocated.
+pub fn live() -> impl Iterator<Item = &'static Block> {
+    let used = |class: usize| USED[class].load(Relaxed);
+    let all = (0..CLASSES).flat_map(move |c| (0..used(c)).map(move |i| fact_of(c, i)));
+    all.map(block_at).filter(|block| block.is_live())
+}
 
-    /// Frees a block that is allocated.
-    pub fn free(&mut self, block: &mut Block, stack: u32) {
-        block.state = State::Freed;
-        block.freed = stack;
-        block.next = 0;
-        shadow::set(block.start, block.start + block.size, shadow::FREED);
-        if block.size >= LARGE {
-            shadow::give_back(block.start, block.start + block.size);
-        }
-        self.frees += 1;
-        self.waiting += block.size;
-        let fact = (&raw mut *block).expose_provenance() as u64;
-        match self.queue {
-            [0, _] => self.queue = [fact; 2],
-            [_, last] => {
-                block_at(last).next = fact;
-                self.queue[1] = fact;
-            }
-        }
-        while self.waiting > self.limit && self.queue[0] != self.queue[1] {
-            let first = self.queue[0];
-            let block = block_at(first);
-            self.queue[0] = block.next;
-            self.waiting -= block.size;
-            let class = ((first - FACTS) >> (RANGE + 1)) as usize;
-            block.next = self.free[class];
-            self.free[class] = first;
-        }
+/// What is to be allocated.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub size: u64,
+    /// A power of two.
+    pub align: u64,
+    pub does: Does,
+    pub stack: u32,
+}
+
+/// Takes slots of a class that were never used. Returns the first one and their number, or none if there is no room.
+pub fn take_fresh(class: usize) -> (u64, u64) {
+    let room = slot_size(class);
+    let count = (CHUNK / room).clamp(1, MOST_OF_CHUNK);
+    let first = USED[class].fetch_add(count, Relaxed);
+    if ((first + count) * room) >> RANGE != 0 {
+        USED[class].fetch_sub(count, Relaxed);
+        return (0, 0);
     }
+    if room < LARGE {
+        let start = SLOTS + ((class as u64) << RANGE) + first * room;
+        shadow::set(start, start + count * room, shadow::REDZONE);
+    }
+    (fact_of(class, first), count)
+}
+
+/// The address of what is known of the next slot.
+pub fn next_fact(fact: u64) -> u64 {
+    fact + FACT
+}
+
+/// The size of the redzones of a block.
+#[inline]
+fn redzone(size: u64) -> u64 {
+    size.div_ceil(4)
+        .next_multiple_of(16)
+        .clamp(REDZONE[0], REDZONE[1])
+}
+
+/// Allocates a block; `None` if there is no room for it.
+#[inline]
+pub fn allocate(cache: &Cache, wanted: Wanted, is_zero: bool) -> Option<u64> {
+    let Wanted { size, align, .. } = wanted;
+    if size >> RANGE != 0 || align > 1 << 30 {
+        return None;
+    }
+    let redzone = redzone(size);
+    let extra = if align > 16 { align } else { 0 };
+    let class = class_of(redzone + extra + size.next_multiple_of(16) + redzone)?;
+    let room = slot_size(class);
+    let fact = cache.take(class)?;
+    let slot = (fact - fact_of(class, 0)) / FACT;
+    let start = SLOTS + ((class as u64) << RANGE) + slot * room;
+    let at = (start + redzone).next_multiple_of(align.max(16));
+    let block = block_at(fact);
+    let is_fresh = block.state.load(Relaxed) == 0;
+    if !is_fresh {
+        let (old, old_size) = (block.start(), block.size());
+        if old != at || old_size.next_multiple_of(16) != size.next_multiple_of(16) {
+            shadow::set(old, old + old_size, shadow::REDZONE);
+        }
+    } else if room >= LARGE {
+        // Its shadow is zeros.
+        shadow::set(start, at, shadow::REDZONE);
+        shadow::set(at + (size & !7), start + room, shadow::REDZONE);
+    }
+    if is_fresh && room >= LARGE {
+        shadow::open(at + (size & !7), size % 8);
+    } else {
+        shadow::open(at, size);
+    }
+    if is_zero && !is_fresh {
+        // SAFETY: the block is free.
+        unsafe { with_exposed_provenance_mut::<u8>(at as usize).write_bytes(0, size as usize) };
+    }
+    block.start.store(at, Relaxed);
+    block.size.store(size, Relaxed);
+    block.allocated.store(wanted.stack, Relaxed);
+    block.freed.store(0, Relaxed);
+    block.does.store(wanted.does as u8, Relaxed);
+    block.mark.store(0, Relaxed);
+    block.state.store(LIVE, Relaxed);
+    cache.count_allocation(size);
+    Some(at)
+}
+
+/// Frees a block; false if another thread has freed it.
+#[inline]
+pub fn free(cache: &Cache, block: &'static Block, stack: u32) -> bool {
+    let was = block.state.compare_exchange(LIVE, FREED, Relaxed, Relaxed);
+    if was.is_err() {
+        return false;
+    }
+    block.freed.store(stack, Relaxed);
+    let (start, size) = (block.start(), block.size());
+    shadow::set(start, start + size, shadow::FREED);
+    if size >= LARGE {
+        shadow::give_back(start, start + size);
+    }
+    cache.put(block, size);
+    true
 }
 
 /// Copies bytes between two blocks.
@@ -301,6 +329,19 @@ mod tests {
             let class = class_of(size).expect("there is a class");
             assert!(slot_size(class) >= size);
             assert!(class == 0 || slot_size(class - 1) < size, "{size}");
+        }
+    }
+
+    #[test]
+    fn an_offset_leads_to_its_slot() {
+        for class in 0..CLASSES {
+            let size = slot_size(class);
+            let last = (1 << RANGE) / size;
+            for slot in (0..100).chain(last.saturating_sub(100)..=last) {
+                for offset in [slot * size, slot * size + 1, (slot + 1) * size - 1] {
+                    assert_eq!(slot_of(class, offset), slot, "{size}");
+                }
+            }
         }
     }
 }

@@ -4,87 +4,114 @@
 //! (`heap`). Shadow memory (`shadow`) tells which bytes are addressable, and each reference that may be to the heap is
 //! checked (`check`). `docs/tools/memcheck.md` describes options and output.
 
+mod caches;
 mod calls;
 mod check;
 mod errors;
+mod functions;
 mod heap;
 mod leaks;
+mod names;
+mod options;
+mod out;
 mod shadow;
+mod suppressions;
+mod symbols;
+mod told;
+mod traces;
+mod xml;
 
 use atom_tool::forks;
 use atom_tool::prelude::*;
 use atom_tool::stacks::CallStacks;
 
+use caches::Cache;
 use check::Checked;
 use leaks::Detail;
+use options::Settings;
 
+/// `names` has the names of the files: for lines, for XML, and of suppressions.
 #[analysis(uninterrupted)]
-fn begin(quarantine: u64, calls: Sites, accesses: Sites, checked: Array<Checked>, log: Str) {
-    if !shadow::begin() || !heap::begin(quarantine) {
+fn begin(
+    settings: Record<Settings>,
+    names: Strings,
+    calls: Sites,
+    accesses: Sites,
+    checked: Array<Checked>,
+    rows: Array<symbols::Row>,
+    strings: Strings,
+) {
+    let settings = settings.get();
+    if !shadow::begin() || !heap::begin() {
         eprintln!("memcheck: the process has no room for shadow memory");
         std::process::exit(1);
     }
-    errors::begin(calls, accesses, &log);
+    caches::begin(settings.quarantine);
+    traces::begin(settings.callers as usize);
+    errors::begin(calls, accesses);
+    symbols::begin(rows, strings);
     check::begin(checked);
+    let mut names = names.iter();
+    let mut name = || names.next().unwrap_or_default();
+    let [log, xml, suppressions] = [name(), name(), name()];
+    if let Err(error) = suppressions::begin(suppressions) {
+        eprintln!("memcheck: {error}");
+        std::process::exit(1);
+    }
+    out::begin(settings.manner, log, xml);
     forks::in_child(|| {
-        heap::in_child();
+        caches::in_child();
         errors::in_child();
+        traces::in_child();
     });
-    errors::print("Memcheck, a memory error detector");
+    out::note("Memcheck, a memory error detector");
 }
 
 #[analysis(uninterrupted)]
-fn end(detail: u32, exit_code: i32) {
-    let details = [Detail::Summary, Detail::Full, Detail::No];
-    let detail = details.into_iter().find(|d| *d as u32 == detail);
-    let detail = detail.unwrap_or(Detail::Summary);
-    let leaks = leaks::report(detail);
-    let leaks = if detail == Detail::Full { leaks } else { 0 };
-    let (errors, places) = errors::count();
-    let (errors, places) = (errors + leaks, places as u64 + leaks);
-    errors::print(&format!(
-        "\nERROR SUMMARY: {errors} errors from {places} contexts"
+fn end(detail: Record<Detail>, exit_code: i32, caches: AllThreads<Cache>) {
+    let leaks = leaks::report(*detail.get(), caches);
+    let sum = errors::sum();
+    let errors = sum.errors + leaks.errors;
+    let [all, places, suppressed, suppressed_places] = [
+        errors,
+        sum.places + leaks.places,
+        sum.suppressed + leaks.suppressed,
+        sum.suppressed_places + leaks.suppressed_places,
+    ];
+    out::note(&format!(
+        "ERROR SUMMARY: {all} errors from {places} contexts (suppressed: {suppressed} from {suppressed_places})"
     ));
+    out::end();
     if errors != 0 && exit_code != 0 {
         std::process::exit(exit_code);
     }
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
-    let options = args.options();
-    let details = [
-        ("summary", Detail::Summary),
-        ("full", Detail::Full),
-        ("yes", Detail::Full),
-        ("no", Detail::No),
-    ];
-    let detail = options.choice("--leak-check", &details)?;
-    let exit_code: i32 = match options.value("--error-exitcode")? {
-        Some(code) => code.parse()?,
-        None => 0,
-    };
-    let quarantine = options.size("--freelist-vol", 64 << 20)?;
-    let log = options.value("--log-file")?.unwrap_or_default();
-    options.finish()?;
-
-    if calls::replace(program)? == 0 {
+    let options = options::read(args)?;
+    let cache = program.thread_data(Cache::zero());
+    if calls::replace(program, cache)? == 0 {
         return Err(
             "the program has no allocator by a name that is known; run it with `atom run`".into(),
         );
     }
     let stacks = CallStacks::add(program);
     let references = check::add(program);
-    check::add_functions(program, &stacks);
+    functions::add(program, &stacks);
+    let symbols = symbols::Symbols::of(program);
     program.tables_may_grow();
     let args = (
-        quarantine,
+        &options.settings,
+        &options.names,
         &stacks.calls,
         &references.sites,
         &references.checked,
-        log,
+        &symbols.rows,
+        &symbols.strings,
     );
     program.add_call(Before, begin, args);
-    program.add_call(After, end, (detail as u32, exit_code));
+    let args = (&options.detail, options.exit_code, cache);
+    program.add_call(After, end, args);
     Ok(())
 }
 

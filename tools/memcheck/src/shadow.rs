@@ -3,6 +3,7 @@
 //! The value 0 says that all 8 bytes are addressable, and N from 1 to 7 that the first N bytes are. A negative value says that
 //! no byte is.
 
+use atom_tool::Uninterrupted;
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
@@ -45,12 +46,14 @@ pub fn map(start: u64, len: u64) -> bool {
 }
 
 /// Gives the pages between two addresses back to the kernel. They are zeros afterwards.
+#[cold]
+#[inline(never)]
 pub fn give_back(start: u64, end: u64) {
     let (start, end) = (start.next_multiple_of(PAGE), end & !(PAGE - 1));
     if start < end {
         let at = with_exposed_provenance_mut::<c_void>(start as usize);
         // SAFETY: pages of a block that was freed.
-        unsafe { madvise(at, (end - start) as usize, DONTNEED) };
+        Uninterrupted::run(|_| unsafe { madvise(at, (end - start) as usize, DONTNEED) });
     }
 }
 
@@ -87,6 +90,44 @@ pub fn is_open(address: u64) -> bool {
     // SAFETY: as above.
     let shadow = unsafe { *with_exposed_provenance::<i8>(((address >> 3) + OFFSET) as usize) };
     shadow == 0 || ((address & 7) as i8) < shadow
+}
+
+/// True if the eight bytes from a multiple of 8 on are addressable.
+#[inline]
+pub fn is_whole(address: u64) -> bool {
+    // SAFETY: as above.
+    unsafe { *at(address) == 0 }
+}
+
+/// True if a range that is not empty is addressable.
+#[inline]
+pub fn is_range_open(start: u64, len: u64) -> bool {
+    let Some(last) = start.checked_add(len - 1) else {
+        return false;
+    };
+    if !is_open(last) {
+        return false;
+    }
+    let (mut place, end) = (start >> 3, last >> 3);
+    while place < end {
+        let shadow = with_exposed_provenance::<u8>((place + OFFSET) as usize);
+        // SAFETY: as above.
+        let step = unsafe {
+            if end - place >= 8 {
+                if shadow.cast::<u64>().read_unaligned() != 0 {
+                    return false;
+                }
+                8
+            } else {
+                if *shadow != 0 {
+                    return false;
+                }
+                1
+            }
+        };
+        place += step;
+    }
+    true
 }
 
 /// The first byte of a range that is not addressable.

@@ -57,6 +57,13 @@ impl SiteFrame {
     /// The frame around, given rsp and rbp at the call.
     #[inline(always)]
     pub fn outwards(&self, sp: u64, rbp: u64) -> Option<Frame> {
+        // SAFETY: words of the running thread's stack.
+        self.outwards_by(sp, rbp, |address| unsafe { word(address) })
+    }
+
+    /// As [`SiteFrame::outwards`], where `load` reads the word in which rbp is saved.
+    #[inline(always)]
+    pub fn outwards_by(&self, sp: u64, rbp: u64, load: impl FnOnce(u64) -> u64) -> Option<Frame> {
         let from = match self.rbp & RULE {
             BY_RSP => sp,
             BY_RBP => rbp,
@@ -70,8 +77,8 @@ impl SiteFrame {
         }
         let rbp = match self.rbp & !RULE {
             0 => rbp,
-            // SAFETY: the procedure has saved it there, says its exception table.
-            offset => unsafe { word(frame_end.wrapping_add_signed(offset.into())) },
+            // The procedure has saved it there, says its exception table.
+            offset => load(frame_end.wrapping_add_signed(offset.into())),
         };
         Some(Frame { slot, rbp })
     }
@@ -111,7 +118,7 @@ impl Frame {
 /// # Safety
 /// The address is one of a word on the stack.
 #[inline(always)]
-unsafe fn word(address: u64) -> u64 {
+pub(crate) unsafe fn word(address: u64) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { std::ptr::with_exposed_provenance::<u64>(address as usize).read_volatile() }
 }
@@ -162,7 +169,7 @@ fn grow() {
 }
 
 /// Number of entries of [`KNOWN`], as a power of two.
-const KNOWN_BITS: u32 = 14;
+const KNOWN_BITS: u32 = 16;
 /// Number of a call site by a hash of its return address; 0 if there is none.
 static KNOWN: [AtomicU32; 1 << KNOWN_BITS] = [const { AtomicU32::new(0) }; 1 << KNOWN_BITS];
 

@@ -41,7 +41,7 @@ APART static void copied(char *to, char *from, size_t n)
 }
 APART static void filled(char *to, size_t n)
 {
-    memset(to, 0, n); // error: Invalid write of 17 bytes by memset
+    memset(to, 0, n); // error: Invalid write of size 1
 }
 APART static void negative(long n)
 {

@@ -1,0 +1,167 @@
+//! The XML of Valgrind's memcheck, protocol 4.
+
+use std::fmt::Write as _;
+use std::process;
+
+use crate::told::{Frame, Kind, Told};
+
+/// Writes text so that it is text in XML.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c if (c as u32) < 32 && c != '\n' && c != '\t' => out.push('?'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Words of a command line: the program, and its arguments.
+fn words(indent: &str, words: &[String]) -> String {
+    let mut text = String::new();
+    let mut name = "exe";
+    for word in words {
+        let _ = writeln!(text, "{indent}<{name}>{}</{name}>", escaped(word));
+        name = "arg";
+    }
+    text
+}
+
+/// The words with which this process was started.
+fn command_line() -> Vec<String> {
+    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words = bytes.split(|b| *b == 0);
+    let mut words: Vec<_> = words
+        .map(|w| String::from_utf8_lossy(w).into_owned())
+        .collect();
+    words.pop();
+    words
+}
+
+/// The beginning, up to the state RUNNING.
+pub fn head() -> String {
+    let parent = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let parent = parent.rsplit(')').next().unwrap_or_default();
+    let parent = parent.split_ascii_whitespace().nth(1).unwrap_or("0");
+    let mut text = String::from(
+        "<?xml version=\"1.0\"?>\n\n<valgrindoutput>\n\n<protocolversion>4</protocolversion>\n<protocoltool>memcheck</protocoltool>\n\n\
+         <preamble>\n  <line>Memcheck, a memory error detector</line>\n</preamble>\n\n",
+    );
+    let _ = writeln!(
+        text,
+        "<pid>{}</pid>\n<ppid>{parent}</ppid>\n<tool>memcheck</tool>\n",
+        process::id()
+    );
+    text.push_str("<args>\n  <vargv>\n    <exe>atom</exe>\n    <arg>run</arg>\n    <arg>memcheck</arg>\n  </vargv>\n  <argv>\n");
+    text.push_str(&words("    ", &command_line()));
+    text.push_str("  </argv>\n</args>\n\n");
+    text.push_str(&status("RUNNING"));
+    text
+}
+
+fn status(state: &str) -> String {
+    let time = process_seconds();
+    let (days, rest) = (time / 86_400, time % 86_400);
+    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!(
+        "<status>\n  <state>{state}</state>\n  <time>{days:02}:{hours:02}:{minutes:02}:{seconds:02}.000 </time>\n</status>\n\n"
+    )
+}
+
+/// Whole seconds since the process was started.
+fn process_seconds() -> u64 {
+    static START: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let now = atom_tool::clocks::monotonic();
+    now.saturating_sub(*START.get_or_init(|| now)) / 1_000_000_000
+}
+
+fn frame(frame: &Frame) -> String {
+    let mut text = format!("    <frame>\n      <ip>{:#X}</ip>\n", frame.ip).replace("0X", "0x");
+    let mut put = |name: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "      <{name}>{}</{name}>", escaped(value));
+        }
+    };
+    put("obj", &frame.object_path());
+    put("fn", &frame.function);
+    let (folder, file) = frame.file.rsplit_once('/').unwrap_or(("", frame.file));
+    put("dir", folder);
+    put("file", file);
+    if frame.line != 0 {
+        put("line", &frame.line.to_string());
+    }
+    text.push_str("    </frame>\n");
+    text
+}
+
+fn stack(frames: &[Frame]) -> String {
+    let frames: String = frames.iter().map(frame).collect();
+    format!("  <stack>\n{frames}  </stack>\n")
+}
+
+/// An error.
+pub fn error(told: &Told, number: u64, suppression: Option<&str>) -> String {
+    let mut text = format!(
+        "<error>\n  <unique>{number:#x}</unique>\n  <tid>1</tid>\n  <kind>{}</kind>\n",
+        told.kind.xml()
+    );
+    if let (Kind::Leak(_), Some((bytes, blocks))) = (told.kind, told.leaked) {
+        let _ = writeln!(
+            text,
+            "  <xwhat>\n    <text>{}</text>\n    <leakedbytes>{bytes}</leakedbytes>\n    <leakedblocks>{blocks}</leakedblocks>\n  </xwhat>",
+            escaped(&told.what)
+        );
+    } else {
+        let _ = writeln!(text, "  <what>{}</what>", escaped(&told.what));
+    }
+    text.push_str(&stack(&told.stack));
+    for part in &told.parts {
+        let _ = writeln!(text, "  <auxwhat>{}</auxwhat>", escaped(&part.text));
+        if !part.stack.is_empty() {
+            text.push_str(&stack(&part.stack));
+        }
+    }
+    if let Some(suppression) = suppression {
+        text.push_str(&suppression_element(told, suppression));
+    }
+    text.push_str("</error>\n\n");
+    text
+}
+
+fn suppression_element(told: &Told, raw: &str) -> String {
+    let mut text = format!(
+        "  <suppression>\n    <sname>insert_a_suppression_name_here</sname>\n    <skind>Memcheck:{}</skind>\n",
+        told.kind.suppression()
+    );
+    for frame in &told.stack {
+        let _ = writeln!(
+            text,
+            "    <sframe> <fun>{}</fun> </sframe>",
+            escaped(&frame.symbol)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "    <rawtext>\n<![CDATA[\n{raw}]]>\n    </rawtext>\n  </suppression>"
+    );
+    text
+}
+
+/// The end: the state, and how often each error and each suppression was met.
+pub fn tail() -> String {
+    let mut text = status("FINISHED");
+    text.push_str("<errorcounts>\n</errorcounts>\n\n<suppcounts>\n");
+    for (name, count) in crate::suppressions::counts() {
+        let _ = writeln!(
+            text,
+            "  <pair>\n    <count>{count}</count>\n    <name>{}</name>\n  </pair>",
+            escaped(&name)
+        );
+    }
+    text.push_str("</suppcounts>\n\n</valgrindoutput>\n");
+    text
+}
