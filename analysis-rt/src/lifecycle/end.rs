@@ -8,7 +8,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::lifecycle::actions::{are_seen, mask_of_faults};
-use crate::lifecycle::{totals, windows};
+use crate::lifecycle::{attached, totals, windows};
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
 use crate::process::{dispatch, info};
 use crate::sys::call::{gettid, syscall};
@@ -113,7 +113,7 @@ pub(crate) unsafe fn finish_for_the_dead() {
 /// # Safety
 /// As for [`finish`].
 unsafe fn end(then: u32) {
-    if IS_SILENT.load(Ordering::Relaxed) {
+    if IS_SILENT.load(Ordering::Relaxed) || attached::is_silent() {
         return;
     }
     let Some(process) = identity::state() else {

@@ -6,18 +6,18 @@
 //! command (`followed`).
 
 mod child;
-mod control;
+pub mod control;
 pub mod ctl;
 pub mod followed;
 mod generated;
 mod instrument;
-mod processes;
+pub mod processes;
 mod program;
-mod record;
+pub mod record;
 mod remembered;
 mod samples;
 mod shortcut;
-mod watch;
+pub mod watch;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,7 @@ use processes::Processes;
 use program::Program;
 use record::Record;
 use remembered::List;
+pub use instrument::tool_file;
 use viewer::report;
 use watch::{Asking, Wishes};
 
@@ -86,10 +87,10 @@ pub struct Arguments {
     pub command: Vec<OsString>,
 }
 
-/// Takes the program and its arguments off the words of a command line of `atom run`: what is
+/// Takes the program and its arguments off the words of a command line of `atom run`, or the process's number of `atom attach`: what is
 /// after the first `--`. The tool's options are before it and may look like anything.
 pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
-    let is_run = words.get(1).is_some_and(|w| w == "run");
+    let is_run = words.get(1).is_some_and(|w| w == "run" || w == "attach");
     match words.iter().position(|w| w == "--") {
         Some(at) if is_run => {
             let command = words.split_off(at + 1);
@@ -275,7 +276,7 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Adds a line to the head of the first report for people, and to its profile as a fact of this name.
-fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
+pub fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
     let Some((report, file)) = processes.summed() else {
         return Ok(());
     };
@@ -333,6 +334,11 @@ impl Later {
         }
         later
     }
+}
+
+/// Says on standard error where the only report is, what loads later, and where to look closer.
+pub fn tell_reports(processes: &Processes) {
+    tell(processes, &Later::default(), None, 1);
 }
 
 /// Says on standard error where the reports and the list of processes are, and what was not seen.

@@ -1,0 +1,53 @@
+//! A process that ran already when it was instrumented, and that is to run on without a trace of that.
+//!
+//! `atom attach` stops all threads, calls [`start`](super::start::start) in one of them, and lets them continue in the
+//! new text. A *helper*, a process that shares the memory, is stopped meanwhile. When `atom attach` leaves, a
+//! thread of the process gives back what signals do, and the helper reports. The process itself reports nothing, whatever
+//! way it ends, and neither do its forked children.
+//!
+//! ABI: `atom attach` calls [`attached`] with a command of [`atom_abi::Attached`], on a stack of its own, while the calling thread
+//! blocks all signals.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use atom_abi::Attached;
+
+use crate::lifecycle::{dispositions, end, watcher};
+use crate::process::run;
+use crate::sys::call::{WATCHED, WATCHER, system_pid};
+use crate::sys::sandbox;
+
+/// True once the helper reports for the process.
+static REPORTS: AtomicBool = AtomicBool::new(false);
+
+/// True if nothing is reported at the end of this process: another one does it.
+pub(super) fn is_silent() -> bool {
+    run::is_attached() && !REPORTS.load(Ordering::Relaxed)
+}
+
+/// From now on this process reports.
+pub(super) fn report() {
+    REPORTS.store(true, Ordering::Relaxed);
+}
+
+/// Does what `atom attach` wants: `__atom_attached`.
+///
+/// # Safety
+/// As this module says; `process` is the number of the process.
+pub(crate) unsafe extern "C" fn attached(command: usize, process: usize) {
+    if command == Attached::Leave as usize {
+        return dispositions::give_back();
+    }
+    WATCHED.store(process as u32, Ordering::Release);
+    WATCHER.store(system_pid(), Ordering::Release);
+    // SAFETY: the caller's promise: this is the helper.
+    unsafe {
+        if command == Attached::Snapshot as usize {
+            watcher::snapshot();
+        } else if command == Attached::Report as usize {
+            sandbox::lift();
+            report();
+            end::finish_for_the_dead();
+        }
+    }
+}

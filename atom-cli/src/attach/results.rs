@@ -1,0 +1,98 @@
+//! Reports of a process that was entered: where the helper writes them, and what is told of them.
+//!
+//! The helper has the process's user and sees its files. Where these are not this command's, it reports into a folder that is made for
+//! it, and the files are moved afterwards.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use atom_core::{Error, Result};
+
+use crate::run::processes::Processes;
+use crate::run::record::{self, Record};
+use crate::run::{self};
+
+const DOING: &str = "preparing the report";
+
+/// The folder for reports.
+pub struct Folder {
+    path: PathBuf,
+    /// True if it was made for this process.
+    is_made: bool,
+}
+
+impl Folder {
+    /// The folder for a process.
+    pub fn of(pid: i32) -> Result<Self> {
+        let own = fs::metadata("/proc/self").map_err(|e| Error::new(DOING, e))?;
+        let other = fs::metadata(format!("/proc/{pid}")).map_err(|e| Error::new(DOING, e))?;
+        let files = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+        let is_same = own.uid() == other.uid() && files("self") == files(&pid.to_string());
+        if is_same {
+            return Ok(Self {
+                path: ".".into(),
+                is_made: false,
+            });
+        }
+        let path = std::env::temp_dir().join(format!("atom-attach-{}", std::process::id()));
+        let fail = |e: std::io::Error| Error::new(DOING, e).file(&path);
+        fs::DirBuilder::new().mode(0o700).create(&path).map_err(fail)?;
+        let made = Self {
+            path: path.clone(),
+            is_made: true,
+        };
+        std::os::unix::fs::chown(&path, Some(other.uid()), Some(other.gid())).map_err(fail)?;
+        Ok(made)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves what was written into the working folder; the files there.
+    fn move_files(&self) -> std::io::Result<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let from = entry?.path();
+            let to = PathBuf::from(from.file_name().unwrap_or_default());
+            fs::copy(&from, &to)?;
+            all.push(to);
+        }
+        all.sort();
+        Ok(all)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_made {
+            fs::remove_dir_all(&self.path).unwrap_or_default();
+        }
+    }
+}
+
+/// Tells of the reports. `line` goes into their heads.
+pub fn tell(record: &Record, (pid, program): (i32, &Path), folder: &Folder, line: &str) -> Result<ExitCode> {
+    if folder.is_made {
+        let files = folder.move_files().map_err(|e| Error::new(DOING, e).file(folder.path()))?;
+        eprintln!("{line}");
+        for file in files {
+            eprintln!("report: {}", file.display());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let said = record::read(record.file());
+    let has_failed = record::tell_failures(&said);
+    let program = record::Program {
+        path: program.to_owned(),
+        file: program.to_owned(),
+        arguments: String::new(),
+    };
+    let processes = Processes::new(said, pid as u32, program);
+    run::add_line(&processes, "attached", line).unwrap_or_else(|e| crate::message::note(&e.to_string()));
+    run::tell_reports(&processes);
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
