@@ -42,7 +42,8 @@ pub struct RunInfo {
 unsafe impl Sync for RunInfo {}
 
 /// Kind of an entry of the auxiliary vector that the runtime is shown in a process which ran already when it was
-/// instrumented: the number of the process that did it. The kernel has no such kind.
+/// instrumented: the number of the process that did it. The kernel has no such kind. AT_EXECFN then names the folder for
+/// reports.
 pub const ATTACHED_BY: usize = 0x6174_6f6d;
 
 /// What the process that has instrumented a running one wants of the runtime.

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use atom_abi::Attached;
 
-use crate::lifecycle::{dispositions, end, watcher};
+use crate::lifecycle::{dispositions, end, handlers, watcher};
 use crate::process::run;
 use crate::sys::call::{WATCHED, WATCHER, system_pid};
 use crate::sys::sandbox;
@@ -33,10 +33,12 @@ pub(super) fn report() {
 /// Does what `atom attach` wants: `__atom_attached`.
 ///
 /// # Safety
-/// As this module says; `process` is the number of the process.
-pub(crate) unsafe extern "C" fn attached(command: usize, process: usize) {
+/// As this module says; `process` is the number of the process. When the process is left, the answer is 1 if a handler that runs
+/// now may return to code of the runtime.
+pub(crate) unsafe extern "C" fn attached(command: usize, process: usize) -> usize {
     if command == Attached::Leave as usize {
-        return dispositions::give_back();
+        dispositions::give_back();
+        return usize::from(handlers::have_own_restorers());
     }
     WATCHED.store(process as u32, Ordering::Release);
     WATCHER.store(system_pid(), Ordering::Release);
@@ -50,4 +52,5 @@ pub(crate) unsafe extern "C" fn attached(command: usize, process: usize) {
             end::finish_for_the_dead();
         }
     }
+    0
 }

@@ -20,6 +20,7 @@ use super::inject::{Worker, is_in_call};
 use super::instrument::Files;
 use super::maps::{self, Map};
 use super::objects::{Object, PAGE};
+use super::results::Folder;
 use super::start_block;
 use super::table::{Moved, Table};
 use super::trace::{self, DOING, Registers, Threads};
@@ -69,6 +70,8 @@ pub struct Attached {
     pub before: Vec<Map>,
     /// How long all threads were stopped.
     pub pause: Duration,
+    /// True if the area has to stay when the process was left: a signal handler that runs may return to it.
+    pub remains: bool,
 }
 
 fn failed(e: std::io::Error) -> Error {
@@ -76,9 +79,9 @@ fn failed(e: std::io::Error) -> Error {
 }
 
 /// Enters a process. `folder` is the folder for its reports.
-pub fn enter(pid: i32, objects: Vec<Object>, files: Files, folder: &Path) -> Result<Attached> {
+pub fn enter(pid: i32, objects: Vec<Object>, files: Files, folder: &Folder) -> Result<Attached> {
     let before = maps::read(pid)?;
-    let block_size = start_block::room(pid);
+    let block_size = start_block::room(pid, folder.named());
     let helper = Helper::start(pid, &before, block_size)?;
     let mut attached = Attached {
         pid,
@@ -87,6 +90,7 @@ pub fn enter(pid: i32, objects: Vec<Object>, files: Files, folder: &Path) -> Res
         files,
         before,
         pause: Duration::ZERO,
+        remains: false,
     };
     let done = attached.map(folder).and_then(|()| attached.begin());
     match done {
@@ -126,11 +130,11 @@ fn inside(mut objects: Vec<Object>, files: &Files) -> Result<Vec<Inside>> {
 
 impl Attached {
     /// Maps everything new.
-    fn map(&mut self, folder: &Path) -> Result<()> {
+    fn map(&mut self, reports: &Folder) -> Result<()> {
         let open = |path: &Path| File::open(path).map_err(|e| Error::new(DOING, e).file(path));
         let area = open(&self.files.area)?;
         let rewritten = self.files.objects.iter().map(|path| open(path)).collect::<Result<Vec<_>>>()?;
-        let folder = open(folder)?;
+        let folder = open(reports.path())?;
         let originals = self.objects.iter().map(|o| &o.file);
         let all: Vec<&File> = [&area, &folder].into_iter().chain(&rewritten).chain(originals).collect();
         let descriptors = self.helper.receive(&all)?;
@@ -153,11 +157,11 @@ impl Attached {
                 self.helper.map([start, end], code, Some((object.descriptors[0], object.entered.offset)))?;
             }
         }
-        self.write_facts()
+        self.write_facts(reports.named())
     }
 
     /// Writes into the area what is known only now.
-    fn write_facts(&self) -> Result<()> {
+    fn write_facts(&self, folder: &Path) -> Result<()> {
         let entrance = &self.files.entrance;
         let write = |at: u64, word: u64| self.helper.memory.write_all_at(&word.to_le_bytes(), at).map_err(failed);
         for (i, object) in self.objects.iter().enumerate() {
@@ -172,7 +176,7 @@ impl Attached {
             };
             write(entrance.info + field as u64, function)?;
         }
-        let block = start_block::bytes(self.pid, self.helper.room());
+        let block = start_block::bytes(self.pid, folder, self.helper.room());
         self.helper.memory.write_all_at(&block, self.helper.room()).map_err(failed)
     }
 
@@ -211,7 +215,6 @@ impl Attached {
 
     fn begin_in(&mut self, threads: &Threads, moved: &[(i32, Registers)]) -> Result<()> {
         let entrance = self.files.entrance.clone();
-        let stack = self.helper.stack();
         let memory = &self.helper.memory;
         let mut bases = Vec::new();
         let mut info = [0; 8];
@@ -222,11 +225,11 @@ impl Attached {
             if i > 0 && !has_data {
                 break;
             }
-            let mut worker = Worker::new(*tid, self.helper.syscall)?;
+            let mut worker = Worker::new(*tid, self.helper.code, memory, self.helper.frame())?;
             if i == 0 {
-                worker.function(memory, entrance.start, [entrance.info, self.helper.room()], stack)?;
+                worker.function(entrance.start, [entrance.info, self.helper.room()])?;
             } else {
-                worker.function(memory, entrance.enter, [0; 2], stack)?;
+                worker.function(entrance.enter, [0; 2])?;
             }
             worker.end()?;
             bases.push(trace::registers(*tid).map_err(failed)?.gs_base);

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use atom_core::{Error, Result};
 
-use super::inject::{Worker, find_syscall};
+use super::inject::{self, Code, FRAME, Worker};
 use super::maps::Map;
 use super::objects::PAGE;
 use super::trace::{self, DOING, Threads};
@@ -22,6 +22,12 @@ const SIZE: u64 = 1 << 20;
 const HINT: u64 = 0x54f0_0000_0000;
 /// Bytes at the end of it to which the helper's thread pointer leads.
 const THREAD: u64 = 1 << 12;
+/// Bytes of a stack.
+const STACK: u64 = 1 << 18;
+/// Size in bytes of a frame without vector registers, and of what is beside them.
+const SMALL: u64 = 512;
+/// Bytes below the stack pointer that a thread may use.
+const RED_ZONE: u64 = 128;
 /// Most descriptors that are sent at a time.
 const AT_ONCE: usize = 200;
 
@@ -32,8 +38,8 @@ pub struct Helper {
     worker: Worker,
     /// The memory of the process.
     pub memory: File,
-    /// Address of an instruction `syscall` there.
-    pub syscall: u64,
+    /// Code for system calls there, of this command.
+    pub code: Code,
     /// The helper's own memory.
     own: [u64; 2],
 }
@@ -44,37 +50,46 @@ impl Helper {
         let path = format!("/proc/{process}/mem");
         let memory = File::options().read(true).write(true).open(path);
         let memory = memory.map_err(|e| Error::new(DOING, e))?;
-        let syscall = find_syscall(maps, &memory)?;
+        let code = Code::find(maps, &memory)?;
+        let fail = |e: io::Error| Error::new(DOING, e);
         let threads = Threads::stop_one(process)?;
         let tid = threads.all[0];
-        let before = trace::registers(tid).map_err(|e| Error::new(DOING, e))?;
-        let mut starter = Worker::new(tid, syscall)?;
+        let before = trace::registers(tid).map_err(fail)?;
+        // Below what the thread has on its stack.
+        let size = trace::vectors(tid).map_err(fail)?.len() as u64 + SMALL;
+        let frame = ((before.rsp - RED_ZONE - size) & !15) + 8;
+        let end_frame = frame - SMALL;
+        let mut starter = Worker::new(tid, code, &memory, frame)?;
+        // A task that this command starts ends by itself if nobody stops it.
+        let mut ending = before;
+        (ending.rip, ending.rax, ending.rdi, ending.rsp) = (code.call, libc::SYS_exit_group as u64, 0, end_frame);
+        let bytes = inject::frame(&code, end_frame, &ending, u64::MAX, &[]);
+        memory.write_all_at(&bytes, end_frame).map_err(fail)?;
+        let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
         let clone = |worker: &mut Worker| {
-            worker.made("starting a helper", libc::SYS_clone, &[libc::CLONE_VM as u64, before.rsp, 0, 0, 0])?;
+            worker.made("starting a helper", libc::SYS_clone, &[libc::CLONE_VM as u64, end_frame, 0, 0, 0])?;
             if worker.child == 0 || !trace::wait_for_trap(worker.child)? {
                 return Err(Error::new(DOING, "the helper has ended"));
             }
+            trace::set_options(worker.child, options).map_err(fail)?;
             Ok(worker.child)
         };
         let between = clone(&mut starter)?;
-        let mut second = Worker::new(between, syscall)?;
-        second.own(|_| {});
-        let started = clone(&mut second);
-        trace::set_options(between, 0).unwrap_or_default();
+        let started = Worker::own(between, code, end_frame).and_then(|mut second| clone(&mut second));
         end(between);
         starter.call(libc::SYS_wait4, &[between as u64, 0, libc::__WALL as u64, 0])?;
         starter.end()?;
         drop(threads);
         let pid = started?;
-        let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
-        trace::set_options(pid, options).map_err(|e| Error::new(DOING, e))?;
-        let mut worker = Worker::new(pid, syscall)?;
-        worker.own(|registers| registers.gs_base = 0);
+        let options = options & !libc::PTRACE_O_TRACECLONE;
+        trace::set_options(pid, options).map_err(fail)?;
+        let mut worker = Worker::own(pid, code, end_frame)?;
+        worker.change(|registers| registers.gs_base = 0);
         let mut helper = Self {
             pid,
             worker,
             memory,
-            syscall,
+            code,
             own: [0; 2],
         };
         helper.prepare(maps, room)?;
@@ -82,17 +97,22 @@ impl Helper {
     }
 
     fn prepare(&mut self, maps: &[Map], room: u64) -> Result<()> {
+        let fail = |e: io::Error| Error::new(DOING, e);
         self.worker.made("closing files", libc::SYS_close_range, &[0, u32::MAX.into(), 0])?;
         self.worker.call(libc::SYS_setpgid, &[0, 0])?;
         let size = (SIZE + room).next_multiple_of(PAGE);
         let is_free = |at: u64| maps.iter().all(|m| m.end <= at || at + size <= m.start);
         let at = (0..).map(|i| HINT + i * (1 << 30)).find(|at| is_free(*at)).unwrap_or(HINT);
-        let start = self.map([at, at + size], libc::PROT_READ | libc::PROT_WRITE, None)?;
-        self.own = [start, start + size];
+        let (text, data) = ([at, at + PAGE], [at + PAGE, at + size]);
+        self.own = [self.map(text, libc::PROT_READ | libc::PROT_EXEC, None)?, at + size];
+        self.map(data, libc::PROT_READ | libc::PROT_WRITE, None)?;
+        self.memory.write_all_at(&Code::bytes(), at).map_err(fail)?;
+        self.code = Code::at(at);
+        self.worker.settle(self.code, self.own[1] - THREAD - FRAME + 8);
         let thread = self.own[1] - THREAD;
-        self.worker.own(|registers| registers.fs_base = thread);
-        self.memory.write_all_at(b"atom-helper\0", start).map_err(|e| Error::new(DOING, e))?;
-        self.worker.call(libc::SYS_prctl, &[libc::PR_SET_NAME as u64, start])?;
+        self.worker.change(|registers| registers.fs_base = thread);
+        self.memory.write_all_at(b"atom-helper\0", self.room()).map_err(fail)?;
+        self.worker.call(libc::SYS_prctl, &[libc::PR_SET_NAME as u64, self.room()])?;
         Ok(())
     }
 
@@ -101,9 +121,9 @@ impl Helper {
         self.own[0] + PAGE
     }
 
-    /// End of a stack that is used by one call at a time.
-    pub fn stack(&self) -> u64 {
-        self.own[1] - THREAD - PAGE
+    /// Place of a frame, after a stack, for one thread at a time that works.
+    pub fn frame(&self) -> u64 {
+        self.own[1] - THREAD - 2 * FRAME - STACK + 8
     }
 
     /// Maps memory, or a part of a file by the helper's descriptor, where nothing is mapped.
@@ -142,8 +162,7 @@ impl Helper {
 
     /// Calls a function of the runtime.
     pub fn function(&mut self, address: u64, arguments: [u64; 2]) -> Result<u64> {
-        let stack = self.stack();
-        self.worker.function(&self.memory, address, arguments, stack)
+        self.worker.function(address, arguments)
     }
 
     /// Gives the helper descriptors of open files; the numbers that it knows them by.

@@ -25,6 +25,8 @@ const TRAP: u64 = 1 << 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which a thread in the tool's code runs before the next look.
 const ROUND: Duration = Duration::from_micros(50);
+/// How often a thread in inserted code runs, before it makes single steps.
+const ROUNDS: u32 = 100;
 /// Most single steps in a row.
 const STEPS: u32 = 2000;
 
@@ -66,12 +68,15 @@ impl Attached {
     /// Brings all threads to places between two instructions of the program. False if that takes too long.
     fn settle(&self, threads: &Threads, start: Instant) -> Result<bool> {
         for tid in &threads.all {
+            let mut rounds = 0;
             loop {
+                rounds += 1;
                 let registers = trace::registers(*tid).map_err(failed)?;
                 let is_traced = registers.eflags & TRAP != 0;
                 match self.at(&registers) {
                     At::Outside(_) if !is_traced => break,
-                    At::Inserted if !is_traced => {
+                    // If this command were ended in a step, the thread would get a signal for it. So it runs first.
+                    At::Inserted if !is_traced && rounds > ROUNDS => {
                         if !self.step(*tid)? {
                             break;
                         }
@@ -95,15 +100,10 @@ impl Attached {
 
     /// Lets a thread in inserted code make single steps until it is elsewhere. False if it has ended.
     fn step(&self, tid: i32) -> Result<bool> {
-        let mask = trace::mask(tid).map_err(failed)?;
-        // Faults and steps come as ever.
-        const OPEN: [i32; 6] =
-            [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
-        let open = OPEN.iter().fold(0, |mask, signal| mask | 1u64 << (signal - 1));
-        trace::set_mask(tid, !open).map_err(failed)?;
         let mut is_there = true;
+        let mut signal = 0;
         for _ in 0..STEPS {
-            if trace::resume(tid, How::Step, 0).is_err() {
+            if trace::resume(tid, How::Step, std::mem::take(&mut signal)).is_err() {
                 is_there = false;
                 break;
             }
@@ -112,6 +112,10 @@ impl Attached {
                 Some(Stop::Ended) | None => {
                     is_there = false;
                     break;
+                }
+                Some(Stop::Signal(other)) => {
+                    signal = other;
+                    continue;
                 }
                 Some(_) => break,
             }
@@ -125,12 +129,8 @@ impl Attached {
         }
         // To the kernel's trap, from which an interrupted system call is made again.
         trace::interrupt(tid);
-        trace::resume(tid, How::Freely, 0).map_err(failed)?;
-        if !trace::wait_for_trap(tid)? {
-            return Ok(false);
-        }
-        trace::set_mask(tid, mask).map_err(failed)?;
-        Ok(true)
+        trace::resume(tid, How::Freely, signal).map_err(failed)?;
+        trace::wait_for_trap(tid)
     }
 
     /// Where a stopped thread is.
@@ -164,11 +164,12 @@ impl Attached {
             all.extend(trace::registers(*tid).map(|registers| (*tid, registers)));
         }
         if let Some((tid, _)) = all.first() {
-            let mut worker = Worker::new(*tid, self.helper.syscall)?;
-            let stack = self.helper.stack();
+            let helper = &self.helper;
+            let mut worker = Worker::new(*tid, helper.code, &helper.memory, helper.frame())?;
             let arguments = [Command::Leave as u64, self.pid as u64];
-            worker.function(&self.helper.memory, self.files.entrance.attached, arguments, stack)?;
+            let answer = worker.function(self.files.entrance.attached, arguments)?;
             worker.end()?;
+            self.remains = answer != 0;
         }
         self.give_back_text()?;
         for (tid, mut registers) in all {

@@ -91,7 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let program = objects[0].path.clone();
     let folder = Folder::of(pid)?;
     let mut session = Session::begin(&store, pid)?;
-    let mut attached = enter::enter(pid, objects, files, folder.path())?;
+    let mut attached = enter::enter(pid, objects, files, &folder)?;
     session.has_begun();
     note(&format!("attached to {pid} (stopped for {:.1} ms)", attached.pause.as_secs_f64() * 1e3));
     let end = session.wait(&mut attached, arguments.length)?;
@@ -104,7 +104,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         note(&format!("left {pid} (stopped for {:.1} ms)", pause.as_secs_f64() * 1e3));
     }
     attached.report()?;
-    attached.unmap();
+    if attached.remains {
+        note("the tool's code and data stay in the process: a signal handler that runs now may return to them");
+    } else {
+        attached.unmap();
+    }
     drop(attached);
     results::tell(&session.record, (pid, &program), &folder, &line)
 }

@@ -21,6 +21,8 @@ pub struct Folder {
     path: PathBuf,
     /// True if it was made for this process.
     is_made: bool,
+    /// True if the process sees the files that this command sees.
+    sees_files: bool,
 }
 
 impl Folder {
@@ -28,12 +30,14 @@ impl Folder {
     pub fn of(pid: i32) -> Result<Self> {
         let own = fs::metadata("/proc/self").map_err(|e| Error::new(DOING, e))?;
         let other = fs::metadata(format!("/proc/{pid}")).map_err(|e| Error::new(DOING, e))?;
-        let files = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
-        let is_same = own.uid() == other.uid() && files("self") == files(&pid.to_string());
-        if is_same {
+        // The root of its files.
+        let root = |of: &str| fs::metadata(format!("/proc/{of}/root/.")).map(|m| (m.dev(), m.ino())).ok();
+        let sees_files = root("self") == root(&pid.to_string());
+        if own.uid() == other.uid() && sees_files {
             return Ok(Self {
-                path: ".".into(),
+                path: std::env::current_dir().map_err(|e| Error::new(DOING, e))?,
                 is_made: false,
+                sees_files,
             });
         }
         let path = std::env::temp_dir().join(format!("atom-attach-{}", std::process::id()));
@@ -42,6 +46,7 @@ impl Folder {
         let made = Self {
             path: path.clone(),
             is_made: true,
+            sees_files,
         };
         std::os::unix::fs::chown(&path, Some(other.uid()), Some(other.gid())).map_err(fail)?;
         Ok(made)
@@ -50,6 +55,11 @@ impl Folder {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The path by which the process finds it; empty if there is none.
+    pub fn named(&self) -> &Path {
+        if self.sees_files { &self.path } else { Path::new("") }
     }
 
     /// Moves what was written into the working folder; the files there.

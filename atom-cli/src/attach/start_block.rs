@@ -1,17 +1,19 @@
 //! What the runtime is shown in the place of the process's first stack: arguments, environment and auxiliary vector.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use atom_abi::ATTACHED_BY;
 
 /// The bytes as they are to be at an address. Words come first, as the kernel puts them, then the texts that they name.
-pub fn bytes(pid: i32, at: u64) -> Vec<u8> {
+pub fn bytes(pid: i32, folder: &Path, at: u64) -> Vec<u8> {
     let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let (arguments, environment) = (read("cmdline"), read("environ"));
     let auxiliary = read("auxv");
     let texts = |bytes: &[u8]| bytes.split_inclusive(|b| *b == 0).map(<[u8]>::to_vec).collect::<Vec<_>>();
     let (arguments, environment) = (texts(&arguments), texts(&environment));
-    let count = 1 + arguments.len() + 1 + environment.len() + 1 + 2 + auxiliary.len() / 8 + 2;
+    let count = 1 + arguments.len() + 1 + environment.len() + 1 + 4 + auxiliary.len() / 8 + 2;
     let mut words: Vec<u64> = vec![arguments.len() as u64];
     let mut place = at + 8 * count as u64;
     let mut text = Vec::new();
@@ -26,8 +28,9 @@ pub fn bytes(pid: i32, at: u64) -> Vec<u8> {
         }
         words.push(0);
     }
-    let own = std::process::id();
-    words.extend([ATTACHED_BY as u64, own.into()]);
+    words.extend([ATTACHED_BY as u64, std::process::id().into(), libc::AT_EXECFN, place]);
+    text.extend(folder.as_os_str().as_bytes());
+    text.push(0);
     words.extend(auxiliary.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("eight bytes"))));
     words.extend([0, 0]);
     let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
@@ -36,6 +39,6 @@ pub fn bytes(pid: i32, at: u64) -> Vec<u8> {
 }
 
 /// Bytes that are enough.
-pub fn room(pid: i32) -> u64 {
-    bytes(pid, 0).len() as u64
+pub fn room(pid: i32, folder: &Path) -> u64 {
+    bytes(pid, folder, 0).len() as u64
 }

@@ -193,6 +193,37 @@ fn stop(tid: i32, status: i32) -> Stop {
     }
 }
 
+/// System calls that end with EINTR at any interruption, even if no handler runs. They can be made again.
+const INTERRUPTED: [i64; 14] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_io_getevents,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+];
+/// The kernel's answer inside of a system call that is made again unless a handler runs, when it is EINTR.
+const RESTART_WITHOUT_HANDLER: i64 = -514;
+
+/// Has a stopped thread make its system call again if it was interrupted for this command alone.
+fn keep_call(tid: i32) {
+    // A thread that has ended is noticed at the next call.
+    let Ok(mut registers) = registers(tid) else { return };
+    let is_interrupted = registers.rax as i64 == -i64::from(libc::EINTR);
+    if is_interrupted && INTERRUPTED.contains(&(registers.orig_rax as i64)) {
+        registers.rax = RESTART_WITHOUT_HANDLER as u64;
+        set_registers(tid, &registers).unwrap_or_default();
+    }
+}
+
 /// Waits for the trap of a thread that was interrupted. False if it has ended.
 pub fn wait_for_trap(tid: i32) -> Result<bool> {
     loop {
@@ -201,7 +232,10 @@ pub fn wait_for_trap(tid: i32) -> Result<bool> {
                 .advice("try again later")
         })?;
         let signal = match stop {
-            Stop::Trap => return Ok(true),
+            Stop::Trap => {
+                keep_call(tid);
+                return Ok(true);
+            }
             Stop::Ended => return Ok(false),
             Stop::Group => {
                 return Err(Error::new(DOING, "it is stopped").advice("continue it first: kill -CONT PID"));
