@@ -8,27 +8,13 @@
 //! ABI: `atom attach` calls [`attached`] with a command of [`atom_abi::Attached`], on a stack of its own, while the calling thread
 //! blocks all signals.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use atom_abi::Attached;
 
 use crate::lifecycle::{dispositions, end, handlers, watcher};
-use crate::process::run;
 use crate::sys::call::{WATCHED, WATCHER, system_pid};
 use crate::sys::sandbox;
-
-/// True once the helper reports for the process.
-static REPORTS: AtomicBool = AtomicBool::new(false);
-
-/// True if nothing is reported at the end of this process: another one does it.
-pub(super) fn is_silent() -> bool {
-    run::is_attached() && !REPORTS.load(Ordering::Relaxed)
-}
-
-/// From now on this process reports.
-pub(super) fn report() {
-    REPORTS.store(true, Ordering::Relaxed);
-}
 
 /// Does what `atom attach` wants: `__atom_attached`.
 ///
@@ -48,7 +34,7 @@ pub(crate) unsafe extern "C" fn attached(command: usize, process: usize) -> usiz
             watcher::snapshot();
         } else if command == Attached::Report as usize {
             sandbox::lift();
-            report();
+            end::report_in_place();
             end::finish_for_the_dead();
         }
     }

@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use atom_abi::{PROCESS_GONE, REPORT_NOW};
 
-use crate::lifecycle::{attached, end, windows};
+use crate::lifecycle::{end, windows};
 use crate::process::identity;
 use crate::sys::call::{self, WATCHED, WATCHER, syscall};
 use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
@@ -148,7 +148,7 @@ pub(super) unsafe fn snapshot() {
             syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             IS_SNAPSHOT.store(true, Ordering::Relaxed);
             windows::leave_sums();
-            attached::report();
+            end::report_in_place();
             end::finish();
             exit();
         }

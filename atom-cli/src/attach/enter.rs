@@ -51,7 +51,10 @@ pub struct Inside {
 impl Inside {
     /// Run-time addresses of the new segment.
     pub fn segment(&self) -> [u64; 2] {
-        let [start, end] = self.entered.text.map(|address| address.wrapping_add(self.bias));
+        let [start, end] = self
+            .entered
+            .text
+            .map(|address| address.wrapping_add(self.bias));
         [start, end.next_multiple_of(PAGE)]
     }
 }
@@ -96,7 +99,9 @@ pub fn enter(pid: i32, objects: Vec<Object>, files: Files, folder: &Folder) -> R
     match done {
         Ok(()) => Ok(attached),
         Err(e) => {
-            attached.unmap();
+            if !attached.remains {
+                attached.unmap();
+            }
             Err(e)
         }
     }
@@ -133,10 +138,19 @@ impl Attached {
     fn map(&mut self, reports: &Folder) -> Result<()> {
         let open = |path: &Path| File::open(path).map_err(|e| Error::new(DOING, e).file(path));
         let area = open(&self.files.area)?;
-        let rewritten = self.files.objects.iter().map(|path| open(path)).collect::<Result<Vec<_>>>()?;
+        let rewritten = self
+            .files
+            .objects
+            .iter()
+            .map(|path| open(path))
+            .collect::<Result<Vec<_>>>()?;
         let folder = open(reports.path())?;
         let originals = self.objects.iter().map(|o| &o.file);
-        let all: Vec<&File> = [&area, &folder].into_iter().chain(&rewritten).chain(originals).collect();
+        let all: Vec<&File> = [&area, &folder]
+            .into_iter()
+            .chain(&rewritten)
+            .chain(originals)
+            .collect();
         let descriptors = self.helper.receive(&all)?;
         let count = self.objects.len();
         for (i, object) in self.objects.iter_mut().enumerate() {
@@ -148,13 +162,22 @@ impl Attached {
         let code = libc::PROT_READ | libc::PROT_EXEC;
         let data = libc::PROT_READ | libc::PROT_WRITE;
         if written > start {
-            self.helper.map([start, written], code, Some((descriptors[0], 0)))?;
+            self.helper
+                .map([start, written], code, Some((descriptors[0], 0)))?;
         }
-        self.helper.map([written, end], data, Some((descriptors[0], entrance.written_at)))?;
+        self.helper.map(
+            [written, end],
+            data,
+            Some((descriptors[0], entrance.written_at)),
+        )?;
         for object in &self.objects {
             let [start, end] = object.segment();
             if end > start {
-                self.helper.map([start, end], code, Some((object.descriptors[0], object.entered.offset)))?;
+                self.helper.map(
+                    [start, end],
+                    code,
+                    Some((object.descriptors[0], object.entered.offset)),
+                )?;
             }
         }
         self.write_facts(reports.named())
@@ -163,12 +186,20 @@ impl Attached {
     /// Writes into the area what is known only now.
     fn write_facts(&self, folder: &Path) -> Result<()> {
         let entrance = &self.files.entrance;
-        let write = |at: u64, word: u64| self.helper.memory.write_all_at(&word.to_le_bytes(), at).map_err(failed);
+        let write = |at: u64, word: u64| {
+            self.helper
+                .memory
+                .write_all_at(&word.to_le_bytes(), at)
+                .map_err(failed)
+        };
         for (i, object) in self.objects.iter().enumerate() {
             write(entrance.biases + 8 * i as u64, object.bias)?;
         }
         let bias = self.objects[entrance.interpreter].bias;
-        let fields = [offset_of!(StartInfo, program_before), offset_of!(StartInfo, program_after)];
+        let fields = [
+            offset_of!(StartInfo, program_before),
+            offset_of!(StartInfo, program_after),
+        ];
         for (field, call) in fields.into_iter().zip(entrance.calls) {
             let function = match call {
                 0 => self.nothing()?,
@@ -177,7 +208,10 @@ impl Attached {
             write(entrance.info + field as u64, function)?;
         }
         let block = start_block::bytes(self.pid, folder, self.helper.room());
-        self.helper.memory.write_all_at(&block, self.helper.room()).map_err(failed)
+        self.helper
+            .memory
+            .write_all_at(&block, self.helper.room())
+            .map_err(failed)
     }
 
     /// Address of a function that does nothing: an instruction `ret` of the area.
@@ -185,9 +219,13 @@ impl Attached {
         const RET: u8 = 0xc3;
         let [start, written, _] = self.files.entrance.area;
         let mut bytes = vec![0; (written - start) as usize];
-        self.helper.memory.read_exact_at(&mut bytes, start).map_err(failed)?;
+        self.helper
+            .memory
+            .read_exact_at(&mut bytes, start)
+            .map_err(failed)?;
         let at = bytes.iter().position(|b| *b == RET);
-        at.map(|at| start + at as u64).ok_or_else(|| Error::new(DOING, "the tool has no code"))
+        at.map(|at| start + at as u64)
+            .ok_or_else(|| Error::new(DOING, "the tool has no code"))
     }
 
     /// Stops all threads, starts the runtime and lets the threads continue in the new text.
@@ -195,14 +233,24 @@ impl Attached {
         for _ in 0..TRIES {
             let start = Instant::now();
             let threads = Threads::stop(self.pid)?;
-            let all = threads.all.iter().map(|tid| Ok((*tid, trace::registers(*tid).map_err(failed)?)));
+            let all = threads
+                .all
+                .iter()
+                .map(|tid| Ok((*tid, trace::registers(*tid).map_err(failed)?)));
             let mut all = all.collect::<Result<Vec<(i32, Registers)>>>()?;
             if all.iter().any(|(_, r)| r.gs_base != 0) {
-                return Err(Error::new(DOING, "it uses the gs segment, by which threads find their counters")
-                    .advice("attach with --no-gs"));
+                return Err(Error::new(
+                    DOING,
+                    "it uses the gs segment, by which threads find their counters",
+                )
+                .advice("attach with --no-gs"));
             }
             if all.iter_mut().all(|(_, registers)| self.moves(registers)) {
-                self.begin_in(&threads, &all)?;
+                if let Err(e) = self.begin_in(&threads, &all) {
+                    // The runtime may have started.
+                    self.remains = self.leave_in(&threads).is_err();
+                    return Err(e);
+                }
                 drop(threads);
                 self.pause = start.elapsed();
                 return Ok(());
@@ -219,7 +267,9 @@ impl Attached {
         let mut bases = Vec::new();
         let mut info = [0; 8];
         let field = offset_of!(StartInfo, threads) as u64;
-        memory.read_exact_at(&mut info, entrance.info + field).map_err(failed)?;
+        memory
+            .read_exact_at(&mut info, entrance.info + field)
+            .map_err(failed)?;
         let has_data = u64::from_le_bytes(info) != 0;
         for (i, tid) in threads.all.iter().enumerate() {
             if i > 0 && !has_data {
@@ -242,7 +292,11 @@ impl Attached {
         for object in self.objects.iter().filter(|o| o.table.is_some()) {
             for map in &object.text {
                 let code = libc::PROT_READ | libc::PROT_EXEC;
-                self.helper.replace([map.start, map.end], code, (object.descriptors[0], map.offset))?;
+                self.helper.replace(
+                    [map.start, map.end],
+                    code,
+                    (object.descriptors[0], map.offset),
+                )?;
             }
         }
         Ok(())
@@ -272,7 +326,12 @@ impl Attached {
     /// Unmaps everything new but the helper's own memory.
     pub fn unmap(&mut self) {
         let [start, _, end] = self.files.entrance.area;
-        let segments: Vec<_> = self.objects.iter().map(Inside::segment).filter(|[s, e]| e > s).collect();
+        let segments: Vec<_> = self
+            .objects
+            .iter()
+            .map(Inside::segment)
+            .filter(|[s, e]| e > s)
+            .collect();
         for range in segments.into_iter().chain([[start, end]]) {
             self.helper.unmap(range);
         }
@@ -283,11 +342,24 @@ impl Attached {
 
     /// Memory that the runtime has mapped: it takes addresses that nobody else does.
     fn of_runtime(&self) -> Vec<[u64; 2]> {
-        const PLACES: [[u64; 2]; 2] = [[0x5500_0000_0000, 0x5555_0000_0000], [0x5660_0000_0000, 0x5680_0000_0000]];
-        let is_in = |m: &Map| PLACES.iter().any(|[start, end]| (*start..*end).contains(&m.start));
-        let was_there = |m: &Map| self.before.iter().any(|b| b.start <= m.start && m.end <= b.end);
+        const PLACES: [[u64; 2]; 2] = [
+            [0x5500_0000_0000, 0x5555_0000_0000],
+            [0x5660_0000_0000, 0x5680_0000_0000],
+        ];
+        let is_in = |m: &Map| {
+            PLACES
+                .iter()
+                .any(|[start, end]| (*start..*end).contains(&m.start))
+        };
+        let was_there = |m: &Map| {
+            self.before
+                .iter()
+                .any(|b| b.start <= m.start && m.end <= b.end)
+        };
         let now = maps::read(self.pid).unwrap_or_default();
-        let new = now.iter().filter(|m| m.is_anonymous() && is_in(m) && !was_there(m));
+        let new = now
+            .iter()
+            .filter(|m| m.is_anonymous() && is_in(m) && !was_there(m));
         new.map(|m| [m.start, m.end]).collect()
     }
 }
@@ -295,6 +367,8 @@ impl Attached {
 impl Inside {
     /// True for an address of the original text.
     pub fn has_text(&self, address: u64) -> bool {
-        self.text.iter().any(|m| (m.start..m.end).contains(&address))
+        self.text
+            .iter()
+            .any(|m| (m.start..m.end).contains(&address))
     }
 }

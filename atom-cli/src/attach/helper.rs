@@ -55,19 +55,31 @@ impl Helper {
         let threads = Threads::stop_one(process)?;
         let tid = threads.all[0];
         let before = trace::registers(tid).map_err(fail)?;
-        // Below what the thread has on its stack.
+        // Below what the thread has on its stack, if that is certainly a large one.
         let size = trace::vectors(tid).map_err(fail)?.len() as u64 + SMALL;
-        let frame = ((before.rsp - RED_ZONE - size) & !15) + 8;
-        let end_frame = frame - SMALL;
+        let stack = maps.iter().find(|m| m.path.as_os_str() == "[stack]");
+        let is_large = stack.is_some_and(|m| (m.start + 4 * size..m.end).contains(&before.rsp));
+        let [frame, end_frame] = match ((before.rsp - RED_ZONE - size) & !15) + 8 {
+            frame if is_large => [frame, frame - SMALL],
+            _ => [0; 2],
+        };
         let mut starter = Worker::new(tid, code, &memory, frame)?;
         // A task that this command starts ends by itself if nobody stops it.
         let mut ending = before;
-        (ending.rip, ending.rax, ending.rdi, ending.rsp) = (code.call, libc::SYS_exit_group as u64, 0, end_frame);
+        (ending.rip, ending.rax, ending.rdi, ending.rsp) =
+            (code.call, libc::SYS_exit_group as u64, 0, end_frame);
         let bytes = inject::frame(&code, end_frame, &ending, u64::MAX, &[]);
-        memory.write_all_at(&bytes, end_frame).map_err(fail)?;
-        let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
+        if is_large {
+            memory.write_all_at(&bytes, end_frame).map_err(fail)?;
+        }
+        let options =
+            libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
         let clone = |worker: &mut Worker| {
-            worker.made("starting a helper", libc::SYS_clone, &[libc::CLONE_VM as u64, end_frame, 0, 0, 0])?;
+            worker.made(
+                "starting a helper",
+                libc::SYS_clone,
+                &[libc::CLONE_VM as u64, end_frame, 0, 0, 0],
+            )?;
             if worker.child == 0 || !trace::wait_for_trap(worker.child)? {
                 return Err(Error::new(DOING, "the helper has ended"));
             }
@@ -75,9 +87,13 @@ impl Helper {
             Ok(worker.child)
         };
         let between = clone(&mut starter)?;
-        let started = Worker::own(between, code, end_frame).and_then(|mut second| clone(&mut second));
+        let started =
+            Worker::own(between, code, end_frame).and_then(|mut second| clone(&mut second));
         end(between);
-        starter.call(libc::SYS_wait4, &[between as u64, 0, libc::__WALL as u64, 0])?;
+        starter.call(
+            libc::SYS_wait4,
+            &[between as u64, 0, libc::__WALL as u64, 0],
+        )?;
         starter.end()?;
         drop(threads);
         let pid = started?;
@@ -98,21 +114,39 @@ impl Helper {
 
     fn prepare(&mut self, maps: &[Map], room: u64) -> Result<()> {
         let fail = |e: io::Error| Error::new(DOING, e);
-        self.worker.made("closing files", libc::SYS_close_range, &[0, u32::MAX.into(), 0])?;
+        self.worker.made(
+            "closing files",
+            libc::SYS_close_range,
+            &[0, u32::MAX.into(), 0],
+        )?;
         self.worker.call(libc::SYS_setpgid, &[0, 0])?;
         let size = (SIZE + room).next_multiple_of(PAGE);
         let is_free = |at: u64| maps.iter().all(|m| m.end <= at || at + size <= m.start);
-        let at = (0..).map(|i| HINT + i * (1 << 30)).find(|at| is_free(*at)).unwrap_or(HINT);
+        let at = (0..)
+            .map(|i| HINT + i * (1 << 30))
+            .find(|at| is_free(*at))
+            .unwrap_or(HINT);
         let (text, data) = ([at, at + PAGE], [at + PAGE, at + size]);
-        self.own = [self.map(text, libc::PROT_READ | libc::PROT_EXEC, None)?, at + size];
+        self.own = [
+            self.map(text, libc::PROT_READ | libc::PROT_EXEC, None)?,
+            at + size,
+        ];
         self.map(data, libc::PROT_READ | libc::PROT_WRITE, None)?;
         self.memory.write_all_at(&Code::bytes(), at).map_err(fail)?;
         self.code = Code::at(at);
-        self.worker.settle(self.code, self.own[1] - THREAD - FRAME + 8);
+        // Functions return there; this command notices it, so there is no frame.
+        let frame = self.own[1] - THREAD - FRAME + 8;
+        self.memory
+            .write_all_at(&self.code.restore.to_le_bytes(), frame)
+            .map_err(fail)?;
+        self.worker.settle(self.code, frame);
         let thread = self.own[1] - THREAD;
         self.worker.change(|registers| registers.fs_base = thread);
-        self.memory.write_all_at(b"atom-helper\0", self.room()).map_err(fail)?;
-        self.worker.call(libc::SYS_prctl, &[libc::PR_SET_NAME as u64, self.room()])?;
+        self.memory
+            .write_all_at(b"atom-helper\0", self.room())
+            .map_err(fail)?;
+        self.worker
+            .call(libc::SYS_prctl, &[libc::PR_SET_NAME as u64, self.room()])?;
         Ok(())
     }
 
@@ -127,21 +161,55 @@ impl Helper {
     }
 
     /// Maps memory, or a part of a file by the helper's descriptor, where nothing is mapped.
-    pub fn map(&mut self, [start, end]: [u64; 2], rights: i32, file: Option<(i32, u64)>) -> Result<u64> {
+    pub fn map(
+        &mut self,
+        [start, end]: [u64; 2],
+        rights: i32,
+        file: Option<(i32, u64)>,
+    ) -> Result<u64> {
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
         self.mapped([start, end], rights, flags, file)
     }
 
     /// Maps a part of a file in the place of what is mapped there.
-    pub fn replace(&mut self, [start, end]: [u64; 2], rights: i32, file: (i32, u64)) -> Result<u64> {
-        self.mapped([start, end], rights, libc::MAP_PRIVATE | libc::MAP_FIXED, Some(file))
+    pub fn replace(
+        &mut self,
+        [start, end]: [u64; 2],
+        rights: i32,
+        file: (i32, u64),
+    ) -> Result<u64> {
+        self.mapped(
+            [start, end],
+            rights,
+            libc::MAP_PRIVATE | libc::MAP_FIXED,
+            Some(file),
+        )
     }
 
-    fn mapped(&mut self, [start, end]: [u64; 2], rights: i32, flags: i32, file: Option<(i32, u64)>) -> Result<u64> {
+    fn mapped(
+        &mut self,
+        [start, end]: [u64; 2],
+        rights: i32,
+        flags: i32,
+        file: Option<(i32, u64)>,
+    ) -> Result<u64> {
         let (descriptor, offset) = file.map_or((u64::MAX, 0), |(d, offset)| (d as u64, offset));
-        let flags = if file.is_some() { flags } else { flags | libc::MAP_ANONYMOUS };
-        let arguments = [start, end - start, rights as u64, flags as u64, descriptor, offset];
-        let at = self.worker.made("mapping memory", libc::SYS_mmap, &arguments)?;
+        let flags = if file.is_some() {
+            flags
+        } else {
+            flags | libc::MAP_ANONYMOUS
+        };
+        let arguments = [
+            start,
+            end - start,
+            rights as u64,
+            flags as u64,
+            descriptor,
+            offset,
+        ];
+        let at = self
+            .worker
+            .made("mapping memory", libc::SYS_mmap, &arguments)?;
         if at != start {
             self.unmap([at, at + (end - start)]);
             return Err(Error::new(DOING, "the addresses are in use"));
@@ -152,12 +220,20 @@ impl Helper {
     /// Unmaps memory.
     pub fn unmap(&mut self, [start, end]: [u64; 2]) {
         // If it stays, it is in nobody's way.
-        self.worker.call(libc::SYS_munmap, &[start, end - start]).unwrap_or_default();
+        self.worker
+            .call(libc::SYS_munmap, &[start, end - start])
+            .unwrap_or_default();
     }
 
     /// Makes a folder, by the helper's descriptor, the helper's working folder.
     pub fn go_to(&mut self, folder: i32) -> Result<()> {
-        self.worker.made("going to the folder for reports", libc::SYS_fchdir, &[folder as u64]).map(|_| ())
+        self.worker
+            .made(
+                "going to the folder for reports",
+                libc::SYS_fchdir,
+                &[folder as u64],
+            )
+            .map(|_| ())
     }
 
     /// Calls a function of the runtime.
@@ -170,7 +246,11 @@ impl Helper {
         let fail = |e: io::Error| Error::new(DOING, e);
         let at = self.room();
         let kind = (libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC) as u64;
-        self.worker.made("a socket", libc::SYS_socketpair, &[libc::AF_UNIX as u64, kind, 0, at])?;
+        self.worker.made(
+            "a socket",
+            libc::SYS_socketpair,
+            &[libc::AF_UNIX as u64, kind, 0, at],
+        )?;
         let mut pair = [0u8; 8];
         self.memory.read_exact_at(&mut pair, at).map_err(fail)?;
         let word = |i: usize| i32::from_le_bytes(pair[i..i + 4].try_into().expect("four bytes"));
@@ -198,11 +278,19 @@ impl Helper {
         let place = [byte.to_le_bytes(), 1u64.to_le_bytes()].concat();
         self.memory.write_all_at(&place, vector).map_err(fail)?;
         let flags = libc::MSG_CMSG_CLOEXEC as u64;
-        self.worker.made("receiving files", libc::SYS_recvmsg, &[socket as u64, head, flags])?;
+        self.worker.made(
+            "receiving files",
+            libc::SYS_recvmsg,
+            &[socket as u64, head, flags],
+        )?;
         let mut numbers = vec![0u8; 4 * count];
-        self.memory.read_exact_at(&mut numbers, control + 16).map_err(fail)?;
+        self.memory
+            .read_exact_at(&mut numbers, control + 16)
+            .map_err(fail)?;
         let numbers = numbers.chunks_exact(4);
-        Ok(numbers.map(|n| i32::from_le_bytes(n.try_into().expect("four bytes"))).collect())
+        Ok(numbers
+            .map(|n| i32::from_le_bytes(n.try_into().expect("four bytes")))
+            .collect())
     }
 }
 
@@ -244,7 +332,10 @@ fn taken(pid: i32, descriptor: i32) -> io::Result<OwnedFd> {
 /// Sends descriptors.
 fn send(socket: &OwnedFd, files: &[&File]) -> io::Result<()> {
     const HEAD: usize = 16;
-    let numbers: Vec<u8> = files.iter().flat_map(|f| f.as_raw_fd().to_ne_bytes()).collect();
+    let numbers: Vec<u8> = files
+        .iter()
+        .flat_map(|f| f.as_raw_fd().to_ne_bytes())
+        .collect();
     let length = HEAD + numbers.len();
     // A control message: its length, level and kind, then the descriptors.
     let mut control: Vec<u64> = vec![0; length.div_ceil(8)];
@@ -266,6 +357,9 @@ fn send(socket: &OwnedFd, files: &[&File]) -> io::Result<()> {
         head.msg_controllen = length;
         libc::sendmsg(socket.as_raw_fd(), &raw const head, 0)
     };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
-

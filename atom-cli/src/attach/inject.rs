@@ -99,7 +99,9 @@ impl Code {
                 });
             }
         }
-        Err(fail("its C library has no code for system calls that is known"))
+        Err(fail(
+            "its C library has no code for system calls that is known",
+        ))
     }
 }
 
@@ -133,7 +135,9 @@ pub fn frame(code: &Code, at: u64, registers: &Registers, mask: u64, vectors: &[
     let mut words = vec![code.restore, XSTATE_AND_SS, 0];
     words.extend(NO_STACK);
     words.extend([r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]);
-    words.extend([r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags]);
+    words.extend([
+        r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags,
+    ]);
     // Selectors of four segments, error, trap number, old mask, fault address, vectors.
     words.extend([r.cs | r.ss << 48, 0, 0, 0, 0, pointer]);
     words.extend([0; 8]);
@@ -147,7 +151,9 @@ pub fn frame(code: &Code, at: u64, registers: &Registers, mask: u64, vectors: &[
     bytes.extend(vectors);
     // What the kernel writes into the reserved bytes of the old part: a mark, sizes and the features.
     let size = vectors.len() as u32;
-    let mut put = |offset: usize, value: u32| bytes[start + offset..][..4].copy_from_slice(&value.to_le_bytes());
+    let mut put = |offset: usize, value: u32| {
+        bytes[start + offset..][..4].copy_from_slice(&value.to_le_bytes())
+    };
     let features = u64::from_le_bytes(vectors[464..472].try_into().expect("eight bytes"));
     put(464, MAGIC[0]);
     put(468, size + 4);
@@ -182,7 +188,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Has a thread at the kernel's trap work. It has a frame at `frame`, 8 bytes after a multiple of 16, and a stack in front of it.
+    /// Has a thread at the kernel's trap work. It has a frame at `frame`, 8 bytes after a multiple of 16, and a stack in front of it. With 0
+    /// for `frame` there is none: then this command must not be ended for some microseconds.
     pub fn new(tid: i32, code: Code, memory: &File, frame: u64) -> Result<Self> {
         let registers = trace::registers(tid).map_err(failed)?;
         let mut worker = Self {
@@ -196,20 +203,19 @@ impl Worker {
             patience: PATIENCE,
             has_ended: true,
         };
-        let mut back = registers;
-        if is_in_call(&registers) {
-            back.rip -= SYSCALL.len() as u64;
-            back.rax = back.orig_rax;
+        let faults = FAULTS
+            .iter()
+            .fold(0, |mask, signal| mask | 1u64 << (signal - 1));
+        if frame != 0 {
+            let mut back = registers;
+            if is_in_call(&registers) {
+                back.rip -= SYSCALL.len() as u64;
+                back.rax = back.orig_rax;
+            }
+            let bytes = self::frame(&code, frame, &back, worker.mask, &worker.vectors);
+            memory.write_all_at(&bytes, frame).map_err(failed)?;
+            worker.idle(&registers)?;
         }
-        let bytes = self::frame(&code, frame, &back, worker.mask, &worker.vectors);
-        memory.write_all_at(&bytes, frame).map_err(failed)?;
-        let faults = FAULTS.iter().fold(0, |mask, signal| mask | 1u64 << (signal - 1));
-        // The frame is complete; registers are changed together with the mask, so far as the thread runs.
-        let mut idle = registers;
-        idle.rip = code.restore;
-        idle.rsp = frame + 8;
-        idle.orig_rax = NONE;
-        trace::set_registers(tid, &idle).map_err(failed)?;
         worker.has_ended = false;
         trace::set_mask(tid, !faults).map_err(failed)?;
         Ok(worker)
@@ -244,7 +250,9 @@ impl Worker {
     pub fn call(&mut self, number: i64, arguments: &[u64]) -> Result<i64> {
         let mut registers = self.registers;
         registers.rip = self.code.call;
-        registers.rsp = self.frame;
+        if self.frame != 0 {
+            registers.rsp = self.frame;
+        }
         registers.rax = number as u64;
         registers.orig_rax = NONE;
         registers.eflags &= !FLAGS;
@@ -259,8 +267,8 @@ impl Worker {
             registers.r9,
         ] = all;
         trace::set_registers(self.tid, &registers).map_err(failed)?;
-        self.to_call()?;
-        self.to_call()?;
+        self.run_to_call()?;
+        self.run_to_call()?;
         Ok(trace::registers(self.tid).map_err(failed)?.rax as i64)
     }
 
@@ -285,14 +293,14 @@ impl Worker {
         registers.eflags &= !FLAGS;
         trace::set_registers(self.tid, &registers).map_err(failed)?;
         loop {
-            self.to_call()?;
+            self.run_to_call()?;
             let mut now = trace::registers(self.tid).map_err(failed)?;
             let is_end = now.rsp == self.frame + 8 && now.rip == self.code.restored;
             if is_end {
                 now.orig_rax = NONE;
                 trace::set_registers(self.tid, &now).map_err(failed)?;
             }
-            self.to_call()?;
+            self.run_to_call()?;
             if is_end {
                 // The function has set the base of gs for the thread.
                 let after = trace::registers(self.tid).map_err(failed)?;
@@ -307,20 +315,23 @@ impl Worker {
     /// Lets the thread go on at its frame, if this command ends.
     fn idle(&self, now: &Registers) -> Result<()> {
         let mut idle = *now;
+        idle.orig_rax = NONE;
         idle.rip = self.code.restore;
         idle.rsp = self.frame + 8;
         trace::set_registers(self.tid, &idle).map_err(failed)
     }
 
     /// Lets the thread continue to the begin or the end of a system call.
-    fn to_call(&mut self) -> Result<()> {
+    fn run_to_call(&mut self) -> Result<()> {
         trace::resume(self.tid, How::ToCall, 0).map_err(failed)?;
         loop {
             match trace::wait(self.tid, self.patience) {
                 Some(Stop::Call) => return Ok(()),
                 Some(Stop::Child(child)) => self.child = child,
                 Some(Stop::Signal(signal)) if FAULTS.contains(&signal) => {
-                    return Err(fail(&format!("a call in it ended with the signal {signal}")));
+                    return Err(fail(&format!(
+                        "a call in it ended with the signal {signal}"
+                    )));
                 }
                 Some(Stop::Ended) => return Err(fail("it has ended")),
                 Some(_) => {}

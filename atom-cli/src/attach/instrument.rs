@@ -43,7 +43,11 @@ pub fn files(
         store.remove(&name)?;
     }
     let program = file_name(&objects[0].path);
-    let label = format!("{} with {}, to attach to", objects[0].path.display(), arguments.tool);
+    let label = format!(
+        "{} with {}, to attach to",
+        objects[0].path.display(),
+        arguments.tool
+    );
     let mut is_new = false;
     let entry = store.get_or_make(&name, &label, |folder| {
         is_new = true;
@@ -58,7 +62,12 @@ pub fn files(
             ..Job::default()
         };
         let mut command = Command::new(Identity::command()?);
-        command.arg(&objects[0].path).arg(tool).arg("-q").arg("-o").arg(folder.join(&program));
+        command
+            .arg(&objects[0].path)
+            .arg(tool)
+            .arg("-q")
+            .arg("-o")
+            .arg(folder.join(&program));
         command.args(arguments.choices.words()).arg("--libs");
         command.arg(job::OPTION).arg(job.to_word());
         command.arg("--").args(&arguments.tool_options);
@@ -66,7 +75,10 @@ pub fn files(
         if status.success() {
             return Ok(());
         }
-        Err(Error::new(DOING, "that failed; nothing was changed in the process").file(&objects[0].path))
+        Err(
+            Error::new(DOING, "that failed; nothing was changed in the process")
+                .file(&objects[0].path),
+        )
     })?;
     if is_new {
         store.trim(Store::limit()?)?;
@@ -74,7 +86,8 @@ pub fn files(
     let folder = driver::beside(&entry.folder.join(&program));
     let file = folder.join(ENTRANCE);
     let fail = |e: std::io::Error| Error::new(DOING, e).file(&file);
-    let entrance: Entrance = serde_json::from_slice(&fs::read(&file).map_err(fail)?).map_err(|e| fail(e.into()))?;
+    let entrance: Entrance =
+        serde_json::from_slice(&fs::read(&file).map_err(fail)?).map_err(|e| fail(e.into()))?;
     let own = |(i, entered): (usize, &Entered)| match i {
         0 => entry.folder.join(&program),
         _ => folder.join(&entered.name),

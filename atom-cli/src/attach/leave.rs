@@ -1,7 +1,7 @@
 //! Leaving: the process runs as it did before it was entered.
 //!
 //! All threads are stopped. Those that are in inserted code continue until they are between two instructions of the program. Then the
-//! originals' text comes back, object by object, and each thread goes on in it. At each moment the process is right.
+//! originals' text comes back, object by object, and each thread continues in it. At each moment the process is right.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -58,8 +58,10 @@ impl Attached {
             }
             drop(threads);
             if start.elapsed() > PATIENCE {
-                return Err(Error::new(DOING, "a thread does not come out of the tool's code")
-                    .advice("it stays instrumented; attach again, or end it"));
+                return Err(
+                    Error::new(DOING, "a thread does not come out of the tool's code")
+                        .advice("it stays instrumented; attach again, or end it"),
+                );
             }
             sleep(Duration::from_millis(1));
         }
@@ -144,9 +146,14 @@ impl Attached {
         for object in &self.objects {
             let [start, end] = object.segment();
             if (start..end).contains(&at) {
-                let place = object.table.as_ref().map(|t| t.place_of(at.wrapping_sub(object.bias)));
+                let place = object
+                    .table
+                    .as_ref()
+                    .map(|t| t.place_of(at.wrapping_sub(object.bias)));
                 return match place {
-                    Some(Place::Boundary(old)) => At::Outside(Some(old.wrapping_add(object.bias) + back)),
+                    Some(Place::Boundary(old)) => {
+                        At::Outside(Some(old.wrapping_add(object.bias) + back))
+                    }
                     _ => At::Inserted,
                 };
             }
@@ -157,7 +164,8 @@ impl Attached {
         At::Outside(None)
     }
 
-    fn leave_in(&mut self, threads: &Threads) -> Result<()> {
+    /// Leaves, while all threads are where that is possible.
+    pub(super) fn leave_in(&mut self, threads: &Threads) -> Result<()> {
         let mut all: Vec<(i32, Registers)> = Vec::new();
         for tid in &threads.all {
             // A thread that has ended meanwhile is no matter.
@@ -185,14 +193,25 @@ impl Attached {
     /// Maps the originals' text where the rewritten one is.
     fn give_back_text(&mut self) -> Result<()> {
         let now = maps::read(self.pid)?;
-        for (i, object) in self.objects.iter().enumerate().filter(|(_, o)| o.table.is_some()) {
+        for (i, object) in self
+            .objects
+            .iter()
+            .enumerate()
+            .filter(|(_, o)| o.table.is_some())
+        {
             for map in &object.text {
                 // Where something else is by now, it stays.
-                let is_ours = now.iter().any(|m| m.start == map.start && m.end == map.end && m.file != map.file);
+                let is_ours = now
+                    .iter()
+                    .any(|m| m.start == map.start && m.end == map.end && m.file != map.file);
                 if is_ours {
                     let code = libc::PROT_READ | libc::PROT_EXEC;
                     let range = [map.start, map.end];
-                    self.helper.replace(range, code, (self.objects[i].descriptors[1], map.offset))?;
+                    self.helper.replace(
+                        range,
+                        code,
+                        (self.objects[i].descriptors[1], map.offset),
+                    )?;
                 }
             }
         }
@@ -204,7 +223,11 @@ impl super::enter::Inside {
     /// True if the rewritten text differs from the original at an address.
     fn is_changed(&self, address: u64) -> bool {
         use std::os::unix::fs::FileExt;
-        let Some(map) = self.text.iter().find(|m| (m.start..m.end).contains(&address)) else {
+        let Some(map) = self
+            .text
+            .iter()
+            .find(|m| (m.start..m.end).contains(&address))
+        else {
             return false;
         };
         let offset = map.offset + (address - map.start);

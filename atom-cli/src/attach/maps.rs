@@ -49,7 +49,10 @@ pub fn read(pid: i32) -> Result<Vec<Map>> {
     let text = fs::read(&file).map_err(|e| Error::new(DOING, e).file(&file))?;
     let maps: Vec<Map> = text.split(|b| *b == b'\n').filter_map(parse).collect();
     if maps.is_empty() {
-        return Err(Error::new(DOING, "it has no memory: it is a kernel thread, or has ended"));
+        return Err(Error::new(
+            DOING,
+            "it has no memory: it is a kernel thread, or has ended",
+        ));
     }
     Ok(maps)
 }
@@ -86,12 +89,20 @@ mod tests {
 
     #[test]
     fn lines_are_read() {
-        let line = b"7f1a2000-7f1a3000 r-xp 0002a000 fe:00 1234                       /a b/c (deleted)";
+        let line =
+            b"7f1a2000-7f1a3000 r-xp 0002a000 fe:00 1234                       /a b/c (deleted)";
         let map = parse(line).unwrap();
-        assert_eq!((map.start, map.end, map.offset), (0x7f1a_2000, 0x7f1a_3000, 0x2a000));
+        assert_eq!(
+            (map.start, map.end, map.offset),
+            (0x7f1a_2000, 0x7f1a_3000, 0x2a000)
+        );
         assert!(map.is_code() && map.is_file());
         assert_eq!(map.path.to_str(), Some("/a b/c (deleted)"));
-        assert!(parse(b"7f1a2000-7f1a3000 rw-p 00000000 00:00 0 ").unwrap().is_anonymous());
+        assert!(
+            parse(b"7f1a2000-7f1a3000 rw-p 00000000 00:00 0 ")
+                .unwrap()
+                .is_anonymous()
+        );
         assert_eq!(parse(b""), None);
         assert!(read(std::process::id() as i32).unwrap().len() > 3);
     }

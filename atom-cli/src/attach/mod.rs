@@ -20,7 +20,8 @@ mod table;
 mod trace;
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -71,21 +72,27 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if help::is_wanted(&arguments.tool_options) {
         let file = run::tool_file(&arguments.tool, &[])?;
-        help::show(&file, &format!("atom attach {} [OPTIONS] -- PID", arguments.tool))?;
+        help::show(
+            &file,
+            &format!("atom attach {} [OPTIONS] -- PID", arguments.tool),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let pid = process_number(&arguments.command)?;
     refuse_choices(arguments)?;
     let store = Store::open()?;
     let tool = run::tool_file(&arguments.tool, &[])?;
-    let maps = maps::read(pid)?;
+    let maps = maps::read(pid).map_err(|e| trace::refused(pid, e))?;
     refuse_process(pid, &maps, &store)?;
     let objects = objects::find(pid, &maps)?;
     refuse_program(&objects[0])?;
     let places = places::choose(&maps, &objects)?;
     let files = instrument::files(arguments, &tool, (&objects, &places), &store)?;
     if !files.entrance.replaced.is_empty() {
-        let reason = format!("{} changes the program ({}), which has begun without that", arguments.tool, files.entrance.replaced);
+        let reason = format!(
+            "{} changes the program ({}), which has begun without that",
+            arguments.tool, files.entrance.replaced
+        );
         return Err(Error::new(DOING, reason).advice("start the program with `atom run`"));
     }
     let program = objects[0].path.clone();
@@ -93,24 +100,40 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut session = Session::begin(&store, pid)?;
     let mut attached = enter::enter(pid, objects, files, &folder)?;
     session.has_begun();
-    note(&format!("attached to {pid} (stopped for {:.1} ms)", attached.pause.as_secs_f64() * 1e3));
+    note(&format!(
+        "attached to {pid} (stopped for {:.1} ms)",
+        attached.pause.as_secs_f64() * 1e3
+    ));
     let end = session.wait(&mut attached, arguments.length)?;
-    let left = match end {
-        End::Left => Some(attached.leave()?),
-        End::Gone => None,
-    };
-    let line = session.end(pid, end);
-    if let Some(pause) = left {
-        note(&format!("left {pid} (stopped for {:.1} ms)", pause.as_secs_f64() * 1e3));
+    match end {
+        End::Left => match attached.leave() {
+            Ok(pause) => note(&format!(
+                "left {pid} (stopped for {:.1} ms)",
+                pause.as_secs_f64() * 1e3
+            )),
+            Err(e) => {
+                attached.remains = true;
+                message::error(&e);
+            }
+        },
+        End::Gone => {}
     }
-    attached.report()?;
+    let line = session.end(pid, end);
+    let reported = attached.report();
     if attached.remains {
-        note("the tool's code and data stay in the process: a signal handler that runs now may return to them");
+        note("the new code and the tool's data stay in the process, which may return to them");
     } else {
         attached.unmap();
     }
     drop(attached);
-    results::tell(&session.record, (pid, &program), &folder, &line)
+    reported?;
+    results::tell(
+        &session.record,
+        (pid, &program),
+        &folder,
+        &line,
+        arguments.quiet,
+    )
 }
 
 /// The process number that the command line has.
@@ -123,7 +146,9 @@ fn process_number(words: &[OsString]) -> Result<i32> {
         return Err(fail("no process is named, or more than one"));
     };
     let number = word.to_str().and_then(|word| word.parse::<i32>().ok());
-    let number = number.filter(|n| *n > 0).ok_or_else(|| fail("the process is not named by its number"))?;
+    let number = number
+        .filter(|n| *n > 0)
+        .ok_or_else(|| fail("the process is not named by its number"))?;
     if number as u32 == std::process::id() {
         return Err(fail("that is this command itself"));
     }
@@ -136,14 +161,17 @@ fn refuse_choices(arguments: &Arguments) -> Result<()> {
     let has_places = !choices.from.is_empty() || !choices.to.is_empty();
     if has_places || choices.sampling.sample.is_some() {
         let reason = "--from, --to and --sample need a program that was started by `atom run`";
-        return Err(Error::new("reading the command line", reason).advice("choose the time with --for"));
+        return Err(
+            Error::new("reading the command line", reason).advice("choose the time with --for")
+        );
     }
     Ok(())
 }
 
 /// Refuses processes that cannot be entered.
 fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
-    let fail = |reason: String, advice: &str| Err(Error::new(DOING, reason).advice(advice.to_owned()));
+    let fail =
+        |reason: String, advice: &str| Err(Error::new(DOING, reason).advice(advice.to_owned()));
     if maps.iter().any(|m| m.path.starts_with(store.folder())) {
         return fail(
             format!("{pid} is instrumented already"),
@@ -157,16 +185,26 @@ fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
     };
     if field("Seccomp:") == "2" {
         return fail(
-            format!("{pid} has a seccomp filter, which may end it at a system call that entering needs"),
+            format!(
+                "{pid} has a seccomp filter, which may end it at a system call that entering needs"
+            ),
             "start it under `atom run --off`, and begin windows with `atom ctl PID on`",
         );
     }
-    let head = fs::read(format!("/proc/{pid}/exe")).map(|bytes| bytes.get(4).copied());
-    if head.is_ok_and(|class| class == Some(1)) {
-        return fail(format!("{pid} is a 32-bit program"), "only programs for x86-64 can be instrumented");
+    // The fifth byte of the program's file is 1 for 32 bits.
+    let mut head = [0; 5];
+    let read = File::open(format!("/proc/{pid}/exe")).and_then(|mut f| f.read_exact(&mut head));
+    if read.is_ok() && head[4] == 1 {
+        return fail(
+            format!("{pid} is a 32-bit program"),
+            "only programs for x86-64 can be instrumented",
+        );
     }
     if field("State:").starts_with('T') {
-        return fail(format!("{pid} is stopped"), "continue it first: kill -CONT PID");
+        return fail(
+            format!("{pid} is stopped"),
+            "continue it first: kill -CONT PID",
+        );
     }
     Ok(())
 }

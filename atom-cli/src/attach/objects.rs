@@ -59,7 +59,9 @@ fn headers(bytes: &[u8]) -> Option<Headers> {
             found.image[0] = found.image[0].min(address / PAGE * PAGE);
             found.image[1] = found.image[1].max(address + size);
             if p.p_flags(endian).contains(PF_X) {
-                found.code.push([address, p.p_offset(endian), p.p_filesz(endian)]);
+                found
+                    .code
+                    .push([address, p.p_offset(endian), p.p_filesz(endian)]);
             }
         }
     }
@@ -81,7 +83,10 @@ pub fn find(pid: i32, maps: &[Map]) -> Result<Vec<Object>> {
         seen.push(&map.file);
         match object(pid, maps, map, &memory) {
             Ok(object) => objects.push(object),
-            Err(reason) => note(&format!("{} is left as it is: {reason}", map.path.display())),
+            Err(reason) => note(&format!(
+                "{} is left as it is: {reason}",
+                map.path.display()
+            )),
         }
     }
     let is_program = |object: &Object| {
@@ -105,15 +110,23 @@ pub fn find(pid: i32, maps: &[Map]) -> Result<Vec<Object>> {
 
 /// The object whose code is in a mapping; else why it cannot be instrumented.
 fn object(pid: i32, maps: &[Map], map: &Map, memory: &File) -> std::result::Result<Object, String> {
-    let text: Vec<Map> = maps.iter().filter(|m| m.file == map.file && m.is_code()).cloned().collect();
+    let text: Vec<Map> = maps
+        .iter()
+        .filter(|m| m.file == map.file && m.is_code())
+        .cloned()
+        .collect();
     if text.iter().any(|m| m.rights != "r-xp") {
         return Err("its code can be written to".into());
     }
     let link = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
-    let inside = Path::new("/proc").join(format!("{pid}/root")).join(map.path.strip_prefix("/").unwrap_or(&map.path));
+    let inside = Path::new("/proc")
+        .join(format!("{pid}/root"))
+        .join(map.path.strip_prefix("/").unwrap_or(&map.path));
     let mut reason = String::from("its file cannot be opened");
     for path in [map.path.clone(), inside, PathBuf::from(link)] {
-        let Ok(file) = File::open(&path) else { continue };
+        let Ok(file) = File::open(&path) else {
+            continue;
+        };
         match compared(&text, &file, memory) {
             Ok(()) => {}
             Err(other) => {
@@ -130,7 +143,9 @@ fn object(pid: i32, maps: &[Map], map: &Map, memory: &File) -> std::result::Resu
                 (offset / PAGE * PAGE..offset + size).contains(&m.offset)
             });
             let [address, offset, _] = segment.ok_or("it is mapped in an unusual way")?;
-            let own = m.start.wrapping_sub(address.wrapping_sub(*offset).wrapping_add(m.offset));
+            let own = m
+                .start
+                .wrapping_sub(address.wrapping_sub(*offset).wrapping_add(m.offset));
             if *bias.get_or_insert(own) != own {
                 return Err("it is mapped twice".into());
             }
@@ -154,8 +169,11 @@ fn compared(text: &[Map], file: &File, memory: &File) -> std::result::Result<(),
     for map in text {
         let len = (map.end - map.start).min(size.saturating_sub(map.offset)) as usize;
         let (mut there, mut here) = (vec![0; len], vec![0; len]);
-        memory.read_exact_at(&mut there, map.start).map_err(|e| format!("its memory cannot be read: {e}"))?;
-        file.read_exact_at(&mut here, map.offset).map_err(|e| e.to_string())?;
+        memory
+            .read_exact_at(&mut there, map.start)
+            .map_err(|e| format!("its memory cannot be read: {e}"))?;
+        file.read_exact_at(&mut here, map.offset)
+            .map_err(|e| e.to_string())?;
         if there != here {
             return Err("its code is not that of its file: the file was replaced, or there are breakpoints or probes".into());
         }

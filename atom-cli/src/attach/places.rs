@@ -82,7 +82,9 @@ impl Used {
 pub fn choose(maps: &[Map], objects: &[Object]) -> Result<Places> {
     let used = Used::of(maps);
     let area = used.largest(AREA).map(|address| address / PAGE * PAGE);
-    let found = FACTORS.iter().find_map(|factor| of_objects(maps, objects, area, *factor));
+    let found = FACTORS
+        .iter()
+        .find_map(|factor| of_objects(maps, objects, area, *factor));
     let Some(objects) = found else {
         let reason = "there is no room for new code within 2 GiB of one of its objects";
         return Err(Error::new("choosing addresses in the process", reason)
@@ -91,16 +93,25 @@ pub fn choose(maps: &[Map], objects: &[Object]) -> Result<Places> {
     Ok(Places { area, objects })
 }
 
-fn of_objects(maps: &[Map], objects: &[Object], area: [u64; 2], factor: u64) -> Option<Vec<[u64; 2]>> {
+fn of_objects(
+    maps: &[Map],
+    objects: &[Object],
+    area: [u64; 2],
+    factor: u64,
+) -> Option<Vec<[u64; 2]>> {
     let mut used = Used::of(maps);
     used.add(area);
     let mut places = Vec::new();
     for (i, object) in objects.iter().enumerate() {
         let size = (object.code * factor + (2 << 20)).next_multiple_of(PAGE);
-        let [base, end] = object.image.map(|address| object.bias.wrapping_add(address));
+        let [base, end] = object
+            .image
+            .map(|address| object.bias.wrapping_add(address));
         let first = (end.next_multiple_of(PAGE)) + if i == 0 { GAP } else { MARGIN };
         let limit = base + REACH;
-        let start = used.free(first, size, limit).or_else(|| used.free(end + MARGIN, size, limit))?;
+        let start = used
+            .free(first, size, limit)
+            .or_else(|| used.free(end + MARGIN, size, limit))?;
         let start = start.next_multiple_of(PAGE);
         used.add([start, start + size]);
         places.push([start, start + size]);
@@ -115,8 +126,14 @@ mod tests {
     #[test]
     fn free_ranges_are_found() {
         let used = Used(vec![[0x1000_0000, 0x1000_1000], [0x1800_0000, 0x2000_0000]]);
-        assert_eq!(used.free(0x1000_0000, 0x1000, u64::MAX), Some(0x1000_1000 + MARGIN));
-        assert_eq!(used.free(0x1000_0000, 0x800_0000, u64::MAX), Some(0x2000_0000 + MARGIN));
+        assert_eq!(
+            used.free(0x1000_0000, 0x1000, u64::MAX),
+            Some(0x1000_1000 + MARGIN)
+        );
+        assert_eq!(
+            used.free(0x1000_0000, 0x800_0000, u64::MAX),
+            Some(0x2000_0000 + MARGIN)
+        );
         assert_eq!(used.free(0x1000_0000, 0x800_0000, 0x2000_0000), None);
         assert_eq!(used.largest(AREA), [0x2000_0000, AREA[1]]);
     }

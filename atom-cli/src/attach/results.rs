@@ -10,9 +10,10 @@ use std::process::ExitCode;
 
 use atom_core::{Error, Result};
 
+use crate::message::note;
+use crate::run;
 use crate::run::processes::Processes;
-use crate::run::record::{self, Record};
-use crate::run::{self};
+use crate::run::record::{self, Entry, Process, Record};
 
 const DOING: &str = "preparing the report";
 
@@ -31,7 +32,11 @@ impl Folder {
         let own = fs::metadata("/proc/self").map_err(|e| Error::new(DOING, e))?;
         let other = fs::metadata(format!("/proc/{pid}")).map_err(|e| Error::new(DOING, e))?;
         // The root of its files.
-        let root = |of: &str| fs::metadata(format!("/proc/{of}/root/.")).map(|m| (m.dev(), m.ino())).ok();
+        let root = |of: &str| {
+            fs::metadata(format!("/proc/{of}/root/."))
+                .map(|m| (m.dev(), m.ino()))
+                .ok()
+        };
         let sees_files = root("self") == root(&pid.to_string());
         if own.uid() == other.uid() && sees_files {
             return Ok(Self {
@@ -42,7 +47,10 @@ impl Folder {
         }
         let path = std::env::temp_dir().join(format!("atom-attach-{}", std::process::id()));
         let fail = |e: std::io::Error| Error::new(DOING, e).file(&path);
-        fs::DirBuilder::new().mode(0o700).create(&path).map_err(fail)?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(fail)?;
         let made = Self {
             path: path.clone(),
             is_made: true,
@@ -59,7 +67,11 @@ impl Folder {
 
     /// The path by which the process finds it; empty if there is none.
     pub fn named(&self) -> &Path {
-        if self.sees_files { &self.path } else { Path::new("") }
+        if self.sees_files {
+            &self.path
+        } else {
+            Path::new("")
+        }
     }
 
     /// Moves what was written into the working folder; the files there.
@@ -85,16 +97,19 @@ impl Drop for Folder {
 }
 
 /// Tells of the reports. `line` goes into their heads.
-pub fn tell(record: &Record, (pid, program): (i32, &Path), folder: &Folder, line: &str) -> Result<ExitCode> {
+pub fn tell(
+    record: &Record,
+    (pid, program): (i32, &Path),
+    folder: &Folder,
+    line: &str,
+    quiet: bool,
+) -> Result<ExitCode> {
+    let mut said = record::read(record.file());
     if folder.is_made {
-        let files = folder.move_files().map_err(|e| Error::new(DOING, e).file(folder.path()))?;
-        eprintln!("{line}");
-        for file in files {
-            eprintln!("report: {}", file.display());
-        }
-        return Ok(ExitCode::SUCCESS);
+        let files = folder.move_files();
+        let files = files.map_err(|e| Error::new(DOING, e).file(folder.path()))?;
+        said.extend(files.into_iter().flat_map(|file| entries(pid, file)));
     }
-    let said = record::read(record.file());
     let has_failed = record::tell_failures(&said);
     let program = record::Program {
         path: program.to_owned(),
@@ -102,7 +117,26 @@ pub fn tell(record: &Record, (pid, program): (i32, &Path), folder: &Folder, line
         arguments: String::new(),
     };
     let processes = Processes::new(said, pid as u32, program);
-    run::add_line(&processes, "attached", line).unwrap_or_else(|e| crate::message::note(&e.to_string()));
-    run::tell_reports(&processes);
-    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    run::add_line(&processes, "attached", line).unwrap_or_else(|e| note(&e.to_string()));
+    if !quiet {
+        run::tell_reports(&processes);
+    }
+    Ok(if has_failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// What a record would say of a file that the process could not tell of.
+fn entries(pid: i32, file: PathBuf) -> Vec<Entry> {
+    let process = Process {
+        number: pid as u32,
+        parent: std::process::id(),
+    };
+    if file.extension().is_some_and(|end| end == "profile") {
+        return vec![Entry::Profile(process, file)];
+    }
+    let summed = Entry::Summed(process, file.clone());
+    vec![Entry::Report(process, file), summed]
 }

@@ -45,7 +45,8 @@ impl Session {
         let record = Record::make(store.folder())?;
         let mut page = Page::make(&record, false)?;
         page.is_attached.store(1, Ordering::Relaxed);
-        page.add_name(&records::of(store.folder(), pid as u32)).map_err(fail)?;
+        page.add_name(&records::of(store.folder(), pid as u32))
+            .map_err(fail)?;
         let is_over = Arc::new(AtomicBool::new(false));
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             signal_hook::flag::register(signal, is_over.clone()).map_err(fail)?;
@@ -116,7 +117,9 @@ impl Session {
             End::Left => "until it was left",
             End::Gone => "until it ended",
         };
-        format!("attached: process {pid}, which ran already, for {time:.2} s {how}; what it did before is not counted")
+        format!(
+            "attached: process {pid}, which ran already, for {time:.2} s {how}; what it did before is not counted"
+        )
     }
 }
 
@@ -124,7 +127,9 @@ impl Attached {
     /// Has the helper do something in the runtime.
     fn speak(&mut self, command: Command) -> Result<()> {
         let address = self.files.entrance.attached;
-        self.helper.function(address, [command as u64, self.pid as u64]).map(|_| ())
+        self.helper
+            .function(address, [command as u64, self.pid as u64])
+            .map(|_| ())
     }
 
     /// Has the helper report.

@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use atom_abi::boundaries::{BEFORE, BEHIND, ENTRY, HEAD, IS_OPEN, LONG_RUN, MARK, RUN_SHIFT, SKIPPED};
+use atom_abi::boundaries::{
+    BEFORE, BEHIND, ENTRY, HEAD, IS_OPEN, LONG_RUN, MARK, RUN_SHIFT, SKIPPED,
+};
 use atom_core::pipeline::Entered;
 
 /// What is at an address of the new segments.
@@ -56,7 +58,10 @@ struct Piece {
 impl Table {
     /// The table in the rewritten file; `None` if there is none, so that nothing moved.
     pub fn read(file: &[u8], entered: &Entered) -> Option<Self> {
-        let from = entered.boundaries.checked_sub(entered.text[0]).filter(|_| entered.boundaries != 0)?;
+        let from = entered
+            .boundaries
+            .checked_sub(entered.text[0])
+            .filter(|_| entered.boundaries != 0)?;
         let bytes = file.get((entered.offset + from) as usize..)?;
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         if word(0)? != MARK {
@@ -120,7 +125,11 @@ impl Table {
             let inside = offset.wrapping_sub(piece.old);
             if inside < piece.len {
                 let at = |offset: u32| self.text.start + u64::from(offset);
-                let label = if inside == 0 { piece.label } else { piece.run + inside };
+                let label = if inside == 0 {
+                    piece.label
+                } else {
+                    piece.run + inside
+                };
                 return Moved::To {
                     label: at(label),
                     copy: at(piece.run + inside),
@@ -128,7 +137,11 @@ impl Table {
             }
             end = piece.old + piece.len;
         }
-        if offset < end { Moved::Unknown } else { Moved::No }
+        if offset < end {
+            Moved::Unknown
+        } else {
+            Moved::No
+        }
     }
 
     fn pieces(&self, proc: usize) -> impl Iterator<Item = Piece> + '_ {
@@ -139,7 +152,11 @@ impl Table {
             let (head, rest) = bytes.split_first()?;
             bytes = rest;
             let mut number = |is_there: bool| {
-                if is_there { leb128::next(&mut bytes).map(|n| n as u32) } else { Some(0) }
+                if is_there {
+                    leb128::next(&mut bytes).map(|n| n as u32)
+                } else {
+                    Some(0)
+                }
             };
             let mut len = u32::from(head >> RUN_SHIFT);
             len += number(len == u32::from(LONG_RUN))?;

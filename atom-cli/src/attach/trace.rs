@@ -9,6 +9,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use atom_core::error::ErrorKind;
 use atom_core::{Error, Result};
 pub use libc::user_regs_struct as Registers;
 
@@ -16,6 +17,8 @@ pub const DOING: &str = "entering the process";
 
 /// Longest wait for a thread's stop.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which the wait takes the processor.
+const SHORT: Duration = Duration::from_micros(500);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_micros(20);
 
@@ -113,7 +116,14 @@ pub fn registers(tid: i32) -> std::io::Result<Registers> {
 /// Sets them.
 pub fn set_registers(tid: i32, registers: &Registers) -> std::io::Result<()> {
     // SAFETY: the kernel reads the structure.
-    unsafe { ptrace(libc::PTRACE_SETREGS, tid, 0, std::ptr::from_ref(registers) as usize) }
+    unsafe {
+        ptrace(
+            libc::PTRACE_SETREGS,
+            tid,
+            0,
+            std::ptr::from_ref(registers) as usize,
+        )
+    }
 }
 
 /// The signal mask of a stopped thread.
@@ -127,7 +137,14 @@ pub fn mask(tid: i32) -> std::io::Result<u64> {
 /// Sets it.
 pub fn set_mask(tid: i32, mask: u64) -> std::io::Result<()> {
     // SAFETY: the kernel reads eight bytes.
-    unsafe { ptrace(libc::PTRACE_SETSIGMASK, tid, MASK, (&raw const mask) as usize) }
+    unsafe {
+        ptrace(
+            libc::PTRACE_SETSIGMASK,
+            tid,
+            MASK,
+            (&raw const mask) as usize,
+        )
+    }
 }
 
 /// Number of the set of all vector registers (`NT_X86_XSTATE`).
@@ -143,7 +160,14 @@ pub fn vectors(tid: i32) -> std::io::Result<Vec<u8>> {
         iov_len: bytes.len(),
     };
     // SAFETY: the kernel writes at most the buffer's length, and the length into the structure.
-    unsafe { ptrace(libc::PTRACE_GETREGSET, tid, VECTORS, (&raw mut place) as usize)? };
+    unsafe {
+        ptrace(
+            libc::PTRACE_GETREGSET,
+            tid,
+            VECTORS,
+            (&raw mut place) as usize,
+        )?
+    };
     bytes.truncate(place.iov_len);
     Ok(bytes)
 }
@@ -155,7 +179,14 @@ pub fn set_vectors(tid: i32, bytes: &[u8]) -> std::io::Result<()> {
         iov_len: bytes.len(),
     };
     // SAFETY: the kernel reads the bytes.
-    unsafe { ptrace(libc::PTRACE_SETREGSET, tid, VECTORS, (&raw const place) as usize) }
+    unsafe {
+        ptrace(
+            libc::PTRACE_SETREGSET,
+            tid,
+            VECTORS,
+            (&raw const place) as usize,
+        )
+    }
 }
 
 /// Waits until a thread stops or ends. `None` if it does not do so in time.
@@ -165,6 +196,8 @@ pub fn wait(tid: i32, patience: Duration) -> Option<Stop> {
     loop {
         // SAFETY: the kernel writes the status.
         match unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) } {
+            // Most threads stop at once.
+            0 if start.elapsed() < SHORT => std::thread::yield_now(),
             0 if start.elapsed() < patience => sleep(PAUSE),
             0 => return None,
             -1 => return Some(Stop::Ended),
@@ -187,7 +220,8 @@ fn stop(tid: i32, status: i32) -> Stop {
         _ => {
             let mut child = 0usize;
             // SAFETY: the kernel writes a word.
-            let told = unsafe { ptrace(libc::PTRACE_GETEVENTMSG, tid, 0, (&raw mut child) as usize) };
+            let told =
+                unsafe { ptrace(libc::PTRACE_GETEVENTMSG, tid, 0, (&raw mut child) as usize) };
             Stop::Child(told.map_or(0, |()| child as i32))
         }
     }
@@ -216,7 +250,9 @@ const RESTART_WITHOUT_HANDLER: i64 = -514;
 /// Has a stopped thread make its system call again if it was interrupted for this command alone.
 fn keep_call(tid: i32) {
     // A thread that has ended is noticed at the next call.
-    let Ok(mut registers) = registers(tid) else { return };
+    let Ok(mut registers) = registers(tid) else {
+        return;
+    };
     let is_interrupted = registers.rax as i64 == -i64::from(libc::EINTR);
     if is_interrupted && INTERRUPTED.contains(&(registers.orig_rax as i64)) {
         registers.rax = RESTART_WITHOUT_HANDLER as u64;
@@ -228,8 +264,11 @@ fn keep_call(tid: i32) {
 pub fn wait_for_trap(tid: i32) -> Result<bool> {
     loop {
         let stop = wait(tid, PATIENCE).ok_or_else(|| {
-            Error::new(DOING, format!("the thread {tid} waits in the kernel and cannot be stopped"))
-                .advice("try again later")
+            Error::new(
+                DOING,
+                format!("the thread {tid} waits in the kernel and cannot be stopped"),
+            )
+            .advice("try again later")
         })?;
         let signal = match stop {
             Stop::Trap => {
@@ -238,7 +277,9 @@ pub fn wait_for_trap(tid: i32) -> Result<bool> {
             }
             Stop::Ended => return Ok(false),
             Stop::Group => {
-                return Err(Error::new(DOING, "it is stopped").advice("continue it first: kill -CONT PID"));
+                return Err(
+                    Error::new(DOING, "it is stopped").advice("continue it first: kill -CONT PID")
+                );
             }
             Stop::Signal(signal) => signal,
             Stop::Call | Stop::Child(_) => 0,
@@ -266,7 +307,9 @@ fn tasks(pid: i32) -> Vec<i32> {
     let numbers = found.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let is_alive = |tid: &i32| {
         let stat = fs::read_to_string(format!("{folder}/{tid}/stat")).unwrap_or_default();
-        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
         state.is_some_and(|state| state != 'Z' && state != 'X')
     };
     numbers.filter(is_alive).collect()
@@ -281,7 +324,10 @@ impl Threads {
         };
         let mut known = BTreeSet::new();
         loop {
-            let new: Vec<i32> = tasks(pid).into_iter().filter(|tid| known.insert(*tid)).collect();
+            let new: Vec<i32> = tasks(pid)
+                .into_iter()
+                .filter(|tid| known.insert(*tid))
+                .collect();
             if new.is_empty() {
                 break;
             }
@@ -290,7 +336,7 @@ impl Threads {
                     // A thread of a thread that was seized already is seized, too.
                     Err(e) if e.raw_os_error() == Some(libc::EPERM) && !threads.all.is_empty() => {}
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
-                    Err(e) => return Err(refused(pid, &e)),
+                    Err(e) => return Err(refused(pid, system(e))),
                     Ok(()) => {}
                 }
                 interrupt(*tid);
@@ -314,6 +360,7 @@ impl Threads {
     pub fn stop_one(pid: i32) -> Result<Self> {
         let failed = |tid| seize(tid).err();
         let mut last = None;
+        // The first one is on the stack that the kernel made.
         for tid in tasks(pid) {
             last = failed(tid);
             if last.is_none() {
@@ -329,7 +376,7 @@ impl Threads {
         }
         Err(last.map_or_else(
             || Error::new(DOING, format!("there is no process {pid}")),
-            |e| refused(pid, &e),
+            |e| refused(pid, system(e)),
         ))
     }
 }
@@ -342,11 +389,18 @@ impl Drop for Threads {
     }
 }
 
-/// Why a process cannot be seized.
-fn refused(pid: i32, e: &std::io::Error) -> Error {
+fn system(e: std::io::Error) -> Error {
+    Error::new(DOING, e)
+}
+
+/// Why a process cannot be looked at or seized, which has failed so.
+pub fn refused(pid: i32, e: Error) -> Error {
     let fail = |reason: String, advice: &str| Error::new(DOING, reason).advice(advice);
-    if e.raw_os_error() != Some(libc::EPERM) {
-        return Error::new(DOING, format!("{pid}: {e}"));
+    if fs::metadata(format!("/proc/{pid}")).is_err() {
+        return Error::new(DOING, format!("there is no process {pid}"));
+    }
+    if e.kind != ErrorKind::System {
+        return e;
     }
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
@@ -370,7 +424,10 @@ fn refused(pid: i32, e: &std::io::Error) -> Error {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     if !["", "0"].contains(&scope.trim()) {
         return fail(
-            format!("the system forbids it (kernel.yama.ptrace_scope is {})", scope.trim()),
+            format!(
+                "the system forbids it (kernel.yama.ptrace_scope is {})",
+                scope.trim()
+            ),
             "attach as root, or set it: sysctl kernel.yama.ptrace_scope=0; \
              a program that was started by `atom run --off` needs none of that: `atom ctl PID on`",
         );

@@ -32,12 +32,12 @@ use crate::kept::store::Store;
 use crate::message::{self, note};
 use crate::{exhausted, help, source};
 use control::Controlling;
+pub use instrument::tool_file;
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
 use record::Record;
 use remembered::List;
-pub use instrument::tool_file;
 use viewer::report;
 use watch::{Asking, Wishes};
 

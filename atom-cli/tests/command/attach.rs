@@ -114,7 +114,12 @@ impl Process {
     fn start(folder: &Folder, words: &[&str]) -> Self {
         let mut command = Command::new(folder.join(words[0]));
         command.args(&words[1..]).current_dir(folder.path());
-        Self(command.stdout(Stdio::piped()).spawn().expect("the program starts"))
+        Self(
+            command
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the program starts"),
+        )
     }
 
     fn number(&self) -> String {
@@ -124,7 +129,12 @@ impl Process {
     /// Waits for its end; its output.
     fn finish(&mut self) -> String {
         let mut text = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        self.0
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
         let status = self.0.wait().unwrap();
         assert!(status.success(), "{status}: {text}");
         text
@@ -133,7 +143,9 @@ impl Process {
     /// What it has mapped, without what grows.
     fn maps(&self) -> Vec<String> {
         let text = fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
-        let lines = text.lines().filter(|l| l.contains(" r-xp ") || !l.contains(" 00:00 0"));
+        let lines = text
+            .lines()
+            .filter(|l| l.contains(" r-xp ") || !l.contains(" 00:00 0"));
         lines.map(str::to_owned).collect()
     }
 }
@@ -147,7 +159,9 @@ impl Drop for Process {
 
 /// A number of milliseconds below a limit that is another one each time.
 fn moment(limit: u32) -> Duration {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
     Duration::from_millis((now.subsec_nanos() / 1000 % limit).into())
 }
 
@@ -165,8 +179,12 @@ fn attached(folder: &Folder, words: &[&str], pid: &str) -> Output {
 
 /// Counts of procedures in icount's report.
 fn count(report: &str, procedure: &str) -> u64 {
-    let row = report.lines().find(|line| line.split_whitespace().next_back() == Some(procedure));
-    let first = row.and_then(|row| row.split_whitespace().next()).unwrap_or("0");
+    let row = report
+        .lines()
+        .find(|line| line.split_whitespace().next_back() == Some(procedure));
+    let first = row
+        .and_then(|row| row.split_whitespace().next())
+        .unwrap_or("0");
     first.replace(',', "").parse().unwrap()
 }
 
@@ -174,7 +192,10 @@ fn count(report: &str, procedure: &str) -> u64 {
 fn known_work_is_counted_and_the_text_comes_back() {
     let folder = Folder::new();
     folder.compile("rounds", ROUNDS, &["-O1"]);
-    let run = folder.command(&["run", "-q", "icount", "--", "./rounds", "1000", "60"]).output().unwrap();
+    let run = folder
+        .command(&["run", "-q", "icount", "--", "./rounds", "1000", "60"])
+        .output()
+        .unwrap();
     assert!(run.status.success(), "{}", stderr(&run));
     let whole = String::from_utf8(folder.read("icount.out")).unwrap();
     let each = [count(&whole, "work") / 1000, count(&whole, "marker") / 1000];
@@ -205,7 +226,11 @@ fn threads_that_sleep_start_fork_and_get_signals_notice_nothing() {
     let mut times = 0;
     while start.elapsed() < Duration::from_secs(5) {
         sleep(moment(200));
-        attach(&folder, &["-q", "--for", "100ms", "icount"], &process.number());
+        attach(
+            &folder,
+            &["-q", "--for", "100ms", "icount"],
+            &process.number(),
+        );
         times += 1;
     }
     assert_eq!(process.finish(), "fine\n");
@@ -222,7 +247,15 @@ fn a_process_works_after_the_command_was_killed() {
     first.finish();
     for _ in 0..6 {
         let mut process = Process::start(&folder, &["threads", "2"]);
-        let words = ["attach", "-q", "--for", "50ms", "icount", "--", &process.number()];
+        let words = [
+            "attach",
+            "-q",
+            "--for",
+            "50ms",
+            "icount",
+            "--",
+            &process.number(),
+        ];
         let mut command = folder.command(&words).spawn().unwrap();
         sleep(moment(600));
         command.kill().unwrap();
@@ -252,12 +285,20 @@ fn another_command_asks_for_a_report_and_leaves() {
     assert!(count(&report, "work") > 1000, "{report}");
     let again = attached(&folder, &["icount"], &pid);
     assert_eq!(again.status.code(), Some(1));
-    assert!(stderr(&again).contains("is instrumented already"), "{}", stderr(&again));
+    assert!(
+        stderr(&again).contains("is instrumented already"),
+        "{}",
+        stderr(&again)
+    );
     assert_eq!(ctl("off").status.code(), Some(1));
     assert!(ctl("detach").status.success());
     let output = command.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("report: icount.out"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("report: icount.out"),
+        "{}",
+        stderr(&output)
+    );
     process.0.kill().unwrap();
 }
 
@@ -289,7 +330,11 @@ fn what_cannot_be_entered_is_refused_with_the_reason() {
     refused(&["icount"], &fixed.number(), "it is a static program");
     let stopped = Process::start(&folder, &["rounds", "1000000000", "20"]);
     let pid = stopped.number();
-    refused(&["--from", "work", "icount"], &pid, "need a program that was started by `atom run`");
+    refused(
+        &["--from", "work", "icount"],
+        &pid,
+        "need a program that was started by `atom run`",
+    );
     refused(&["memcheck"], &pid, "changes the program");
     Command::new("kill").args(["-STOP", &pid]).status().unwrap();
     sleep(Duration::from_millis(50));

@@ -144,9 +144,7 @@ impl Region {
         let end = place.end.min(limit(image));
         if place.start < image.end || end <= place.start {
             let reason = "the free addresses are too far from it";
-            return Err(
-                Error::new("choosing addresses for the new text", reason).file(&image.path)
-            );
+            return Err(Error::new("choosing addresses for the new text", reason).file(&image.path));
         }
         Ok(Self {
             start: place.start,

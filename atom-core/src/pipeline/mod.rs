@@ -512,9 +512,15 @@ impl<'a> Planned<'a> {
             }
             _ => (None, None),
         };
-        let entered = in_area.filter(|_| (options.process.as_ref()).is_some_and(|p| p.attached.is_some()));
+        let entered =
+            in_area.filter(|_| (options.process.as_ref()).is_some_and(|p| p.attached.is_some()));
         let entrance = entered.zip(area.as_ref()).map(|((begun, analysis), area)| {
-            Entrance::new((area, analysis), &self.whole, (self.inputs, &placed), begun.starter)
+            Entrance::new(
+                (area, analysis),
+                &self.whole,
+                (self.inputs, &placed),
+                begun.starter,
+            )
         });
         progress.end(Found::Emit(&outputs));
         if let Some(scope) = options.check {
