@@ -11,7 +11,7 @@ use crate::c::{
     time, tls, unwind,
 };
 use crate::heap::alloc;
-use crate::lifecycle::{end, exec, system_call, windows};
+use crate::lifecycle::{attached, end, exec, system_call, windows};
 use crate::process::info;
 use crate::sys::{apart, fatal, signals};
 use crate::threads::{bursts, counts};
@@ -307,4 +307,6 @@ exports! {
     "__atom_system_call" => system_call::system_call,
     "__atom_window" => windows::window,
     "__atom_turn" => bursts::turn,
+    // What `atom attach` calls.
+    "__atom_attached" => attached::attached,
 }

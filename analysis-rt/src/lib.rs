@@ -56,7 +56,7 @@ pub use lifecycle::watcher::{counts_are_inherited, is_snapshot, watch};
 pub use process::identity::{is_in_parents_memory, pid, start_pid, user};
 pub use process::mapping::{MappingHook, set_mapping_hook};
 pub use process::objects::{object_name, unknown_objects};
-pub use process::run::{executed, waiter};
+pub use process::run::{attached_folder, executed, is_attached, waiter};
 pub use process::table::{load_bias, object_at, original_return};
 pub use process::text::each_in_place;
 pub use process::told::{code, opaque, record, replaced, unseen};

@@ -41,6 +41,23 @@ pub struct RunInfo {
 // SAFETY: written by `atom`, only read afterwards.
 unsafe impl Sync for RunInfo {}
 
+/// Kind of an entry of the auxiliary vector that the runtime is shown in a process which ran already when it was
+/// instrumented: the number of the process that did it. The kernel has no such kind. AT_EXECFN then names the folder for
+/// reports.
+pub const ATTACHED_BY: usize = 0x6174_6f6d;
+
+/// What the process that has instrumented a running one wants of the runtime.
+#[repr(usize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attached {
+    /// The calling thread's process gets its own signal dispositions back.
+    Leave,
+    /// The calling process, which shares the memory, makes the calls at the end.
+    Report,
+    /// A copy of the memory makes them; the process continues.
+    Snapshot,
+}
+
 /// Real-time signal by which `atom run` tells the watcher of a process to report now: the process continues.
 pub const REPORT_NOW: i32 = 62;
 /// Real-time signal by which `atom run` tells the watcher of a process that the process has ended: the watcher

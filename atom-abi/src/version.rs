@@ -1,8 +1,8 @@
 //! The interface's version, and the hash that reminds of it.
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 29;
+pub const INTERFACE_VERSION: u32 = 30;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0x64ca_b403_9f69_c75f;
+pub const INTERFACE_HASH: u64 = 0x26e4_c7ef_67f2_a044;

@@ -20,6 +20,7 @@ use crate::choices::Run;
     disable_help_subcommand = true,
     override_usage = "atom APP [TOOL.so | TOOL.rs | TOOL.inst.c TOOL.anal.c | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]\n       \
+        atom attach [OPTIONS] TOOL [TOOL-OPTIONS] -- PID\n       \
         atom COMMAND [OPTIONS]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
@@ -43,6 +44,8 @@ pub struct Args {
 pub enum Command {
     /// Instrument a program and run it
     Run(crate::run::Arguments),
+    /// Instrument a process that runs, and leave it again
+    Attach(crate::attach::Arguments),
     /// List the tools, each with a line
     Tools(crate::help::Tools),
     /// Begin and end windows of a run that continues, and ask it for reports
@@ -76,7 +79,7 @@ pub enum Command {
 
 /// The commands as `atom --help` groups them.
 const GROUPS: [(&str, &str); 4] = [
-    ("Run and look after tools", "run ctl tools new cache"),
+    ("Run and look after tools", "run attach ctl tools new cache"),
     (
         "Look at programs and results",
         "show report annotate analyze trace",
@@ -201,8 +204,8 @@ mod tests {
         let Some(Command::Run(run)) = parse(&words).command else {
             panic!("it is no run");
         };
-        assert_eq!(run.tool(), "reuse");
-        assert_eq!(run.tool_options(), ["--sample", "16", "--children"]);
+        assert_eq!(run.words.tool(), "reuse");
+        assert_eq!(run.words.options(), ["--sample", "16", "--children"]);
         assert!(run.choices.sampling.sample.is_none() && !run.children);
         assert!(Args::try_parse_from(["atom", "run", "--chidren", "icount"]).is_err());
         assert!(Args::try_parse_from(["atom", "run", "--children"]).is_err());

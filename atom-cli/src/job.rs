@@ -47,6 +47,24 @@ impl<T: AsRef<OsStr>> From<T> for Word {
     }
 }
 
+/// A process that runs already.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub struct Running {
+    /// Addresses for the area.
+    pub area: [u64; 2],
+    /// The objects: the program first.
+    pub objects: Vec<Mapped>,
+}
+
+/// An object of a process that runs already.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Mapped {
+    /// Path of its file.
+    pub path: Word,
+    /// Addresses for its new segments, as in its file.
+    pub place: [u64; 2],
+}
+
 /// A program to instrument for `atom run`.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 #[serde(default)]
@@ -65,6 +83,8 @@ pub struct Job {
     pub follow: Vec<Word>,
     /// First words of the command line by which libraries are instrumented when the program opens them.
     pub late: Vec<Word>,
+    /// The process for which the program is instrumented, if it runs already.
+    pub attach: Option<Running>,
     /// An error is answered on standard output, for a caller that does not show messages.
     pub answers: bool,
     /// Notes are left out.

@@ -4,10 +4,11 @@
 //! writes files. Instrumenting itself is in `driver`, step by step.
 //!
 //! Each of these uses only those before it: what is kept between runs (`kept`), tools that are given as sources
-//! (`source`), the options (`choices`), the checked command line (`request`), `steps`, `driver`, `run`, and `args` with
+//! (`source`), the options (`choices`), the checked command line (`request`), `steps`, `driver`, `run`, `attach`, and `args` with
 //! all commands.
 
 mod args;
+mod attach;
 mod cache;
 mod choices;
 mod cleanup;
@@ -67,9 +68,12 @@ fn main() -> ExitCode {
     };
     if let Some(args::Command::Run(run)) = &mut args.command {
         run.command = command;
+    } else if let Some(args::Command::Attach(attach)) = &mut args.command {
+        attach.command = command;
     }
     let choices = match &mut args.command {
         Some(args::Command::Run(run)) => &mut run.choices,
+        Some(args::Command::Attach(attach)) => &mut attach.choices,
         _ => &mut args.run.choices,
     };
     if let Err(error) = with::add_folders(choices) {
@@ -78,10 +82,11 @@ fn main() -> ExitCode {
     }
     let done = |()| ExitCode::SUCCESS;
     let result = match &args.command {
-        Some(args::Command::Run(run)) if run.tool() == "help" => {
+        Some(args::Command::Run(run)) if run.words.tool() == "help" => {
             output::print(&args::help_of("run")).map(done)
         }
         Some(args::Command::Run(run)) => run::run(run),
+        Some(args::Command::Attach(attach)) => attach::run(attach),
         Some(args::Command::Tools(tools)) => help::list(tools).map(done),
         Some(args::Command::New(new)) => source::new::run(new).map(done),
         Some(args::Command::Completions(shell)) => {

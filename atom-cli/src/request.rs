@@ -142,6 +142,7 @@ fn with_nulls(words: &[Word]) -> Vec<u8> {
 /// Makes those options for `atom_core::pipeline::instrument` that the command line names.
 fn options(args: &Run) -> Result<Options<'_>> {
     let choices = &args.choices;
+    let is_attached = args.job.as_ref().is_some_and(|job| job.attach.is_some());
     Ok(Options {
         arguments: &args.tool_options,
         selection: Selection {
@@ -158,14 +159,15 @@ fn options(args: &Run) -> Result<Options<'_>> {
             Some(seed) => Extra::Half(seed),
             None => Extra::None,
         },
-        returns: if choices.original_returns {
-            Returns::IfPossible
-        } else {
-            Returns::New
+        returns: match () {
+            _ if is_attached => Returns::Always,
+            _ if choices.original_returns => Returns::IfPossible,
+            _ => Returns::New,
         },
         strict: args.strict,
         no_inline: choices.no_inline,
-        precise_signals: choices.precise_signals,
+        // Threads enter and leave in the middle of procedures, so nothing follows from what was counted elsewhere.
+        precise_signals: choices.precise_signals || is_attached,
         keep_registers: choices.keep_registers,
         no_gs: choices.no_gs,
         switch: match (args.switch_every, choices.sampling.bursts()) {

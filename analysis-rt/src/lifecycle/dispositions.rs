@@ -8,7 +8,7 @@
 use crate::lifecycle::actions::{Action, FAULTS, change, present};
 use crate::lifecycle::{deaths, handlers};
 use crate::process::copy::copy_words;
-use crate::process::{boundaries, table};
+use crate::process::{boundaries, run, table};
 use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
 
 /// Number of signals.
@@ -19,6 +19,31 @@ const SIGNALS: usize = 64;
 pub(crate) fn begin() {
     let wanted = (1..=SIGNALS).filter(|signal| is_wanted(*signal));
     wanted.for_each(handle_default);
+}
+
+/// At the start of a process that runs already: its handlers see the original from now on.
+pub(crate) fn take_over() {
+    let mut is_any = false;
+    for signal in 1..=SIGNALS {
+        if let Some(now) = present(signal).filter(Action::is_handled) {
+            is_any = true;
+            // SAFETY: the structure lives across the call.
+            unsafe { change(signal, &for_kernel(signal, now), core::ptr::null_mut()) };
+        }
+    }
+    if is_any {
+        handle_default(libc::SIGTRAP as usize);
+    }
+}
+
+/// Gives the kernel the application's own actions back.
+pub(crate) fn give_back() {
+    for signal in 1..=SIGNALS {
+        if let Some(now) = present(signal).filter(Action::is_handled) {
+            // SAFETY: the structure lives across the call.
+            unsafe { change(signal, &for_application(now), core::ptr::null_mut()) };
+        }
+    }
 }
 
 /// Handles a signal if it has the default action.
@@ -36,9 +61,12 @@ fn handle_default(signal: usize) {
 }
 
 /// True if the runtime handles a signal with the default action: in a process whose objects are all instrumented, each
-/// that is deadly. A program alone dies of signals as ever, but its faults are looked at.
+/// that is deadly, unless the process ran already when it was instrumented. A program alone dies of signals as ever, but its
+/// faults are looked at.
 fn is_wanted(signal: usize) -> bool {
     match table::process() {
+        // Single steps alone.
+        Some(_) if run::is_attached() => signal == libc::SIGTRAP as usize,
         Some(_) => deaths::DEADLY & bit(signal as i32) != 0,
         None => FAULTS.contains(&(signal as i32)),
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::lifecycle::actions::{are_seen, mask_of_faults};
 use crate::lifecycle::{totals, windows};
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
-use crate::process::{dispatch, info};
+use crate::process::{dispatch, info, run};
 use crate::sys::call::{gettid, syscall};
 use crate::sys::fatal::exit_now;
 use crate::sys::sandbox;
@@ -32,6 +32,19 @@ static IS_SILENT: AtomicBool = AtomicBool::new(false);
 /// flushing.
 pub fn be_silent() {
     IS_SILENT.store(true, Ordering::Relaxed);
+}
+
+/// True once this process, or a copy of it, reports for one that ran already when it was instrumented.
+static IS_IN_PLACE: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process reports in the place of one that ran already when it was instrumented.
+pub(super) fn report_in_place() {
+    IS_IN_PLACE.store(true, Ordering::Relaxed);
+}
+
+/// True if another process makes the calls at ProgramAfter. Forked children of such a process make none.
+fn is_elsewhere() -> bool {
+    run::is_attached() && !IS_IN_PLACE.load(Ordering::Relaxed)
 }
 
 /// Sets what runs after the ProgramAfter calls, such as flushing `std`'s stdout.
@@ -113,7 +126,7 @@ pub(crate) unsafe fn finish_for_the_dead() {
 /// # Safety
 /// As for [`finish`].
 unsafe fn end(then: u32) {
-    if IS_SILENT.load(Ordering::Relaxed) {
+    if IS_SILENT.load(Ordering::Relaxed) || is_elsewhere() {
         return;
     }
     let Some(process) = identity::state() else {

@@ -137,6 +137,15 @@ fn number_of(handler: usize, restorer: usize) -> Option<usize> {
     })
 }
 
+/// True if a handler of the application may return to one of the restorers here instead of its own.
+pub(super) fn have_own_restorers() -> bool {
+    KNOWN.iter().any(|known| {
+        let handler = known.handler.load(Ordering::Relaxed);
+        let restorer = known.restorer.load(Ordering::Relaxed);
+        ![NONE, BUSY].contains(&handler) && are_known() && !is_hooked(restorer as u64)
+    })
+}
+
 fn front(number: usize) -> usize {
     __atom_fronts as *const () as usize + number * FRONT_SIZE
 }

@@ -1,6 +1,7 @@
 //! Start and end of the runtime in a process.
 
 pub(crate) mod actions;
+pub(crate) mod attached;
 pub(crate) mod deaths;
 mod deferred;
 pub(crate) mod dispositions;

@@ -1,6 +1,6 @@
 //! The start of the runtime.
 //!
-//! ABI: [`start`] is called once, before any code of the application, with the
+//! ABI: [`start`] is called once, before any code of the application, or while no thread of it runs ([`super::attached`]), with the
 //! kernel's process stack (argc, argv, null, environment, null, auxiliary
 //! vector); the thread pointer may still be 0.
 
@@ -61,7 +61,9 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
         if let Some(named) = told::named() {
             info::replace_auxval(libc::AT_EXECFN as usize, named as usize);
         }
-        if actions::are_seen() {
+        if run::is_attached() {
+            dispositions::take_over();
+        } else if actions::are_seen() {
             dispositions::begin();
         }
         faults::begin();

@@ -139,8 +139,8 @@ extern "C" fn wait_for_commands() -> ! {
 /// the application, whose threads continue counting.
 ///
 /// # Safety
-/// Called by the watcher alone.
-unsafe fn snapshot() {
+/// Called by the watcher alone, or by the helper of [`attached`].
+pub(super) unsafe fn snapshot() {
     // SAFETY: the child has a copy of this stack; it ends here.
     unsafe {
         let child = syscall!(libc::SYS_fork);
@@ -148,6 +148,7 @@ unsafe fn snapshot() {
             syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             IS_SNAPSHOT.store(true, Ordering::Relaxed);
             windows::leave_sums();
+            end::report_in_place();
             end::finish();
             exit();
         }

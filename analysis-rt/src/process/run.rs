@@ -10,7 +10,7 @@
 //! scripts, where it is the script's, and for static programs. Then PATH leads through a folder `at`, and
 //! beside that is a symbolic link `path` whose text is the path to be seen.
 
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use crate::process::info;
 use crate::sys::call::syscall;
@@ -22,6 +22,10 @@ const BEHIND: &[u8] = b"/../../";
 
 /// Number of the process that waits: `atom run` if the process was started by one.
 static WAITER: AtomicU32 = AtomicU32::new(0);
+/// True if the process ran already when it was instrumented.
+static IS_ATTACHED: AtomicBool = AtomicBool::new(false);
+/// Path of the folder for reports of such a process, with a null after it; null if it has no name there.
+static ATTACHED_FOLDER: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// File name of an executed program, and its length; null for the program that `atom run` started.
 static NAME: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
@@ -42,6 +46,13 @@ static SEEN: [AtomicU8; MOST] = [const { AtomicU8::new(0) }; MOST];
 /// # Safety
 /// The auxiliary vector is known, and is the kernel's.
 pub(crate) unsafe fn begin() {
+    let attached_by = info::getauxval(atom_abi::ATTACHED_BY);
+    if attached_by != 0 {
+        IS_ATTACHED.store(true, Ordering::Relaxed);
+        let folder = info::getauxval(libc::AT_EXECFN as usize) as *mut u8;
+        ATTACHED_FOLDER.store(folder, Ordering::Relaxed);
+        return WAITER.store(attached_by as u32, Ordering::Relaxed);
+    }
     // SAFETY: a system call without effects.
     let parent = unsafe { syscall!(libc::SYS_getppid) };
     WAITER.store(parent as u32, Ordering::Relaxed);
@@ -81,6 +92,23 @@ fn read_seen(folder: &[u8]) {
     link[start.len()..len].copy_from_slice(LINK);
     // SAFETY: the link's path ends with a null; the last byte of the buffer stays null.
     unsafe { syscall!(libc::SYS_readlink, link.as_ptr(), SEEN.as_ptr(), MOST - 1) };
+}
+
+/// True if the process ran already when it was instrumented.
+pub fn is_attached() -> bool {
+    IS_ATTACHED.load(Ordering::Relaxed)
+}
+
+/// The folder for reports of such a process, with no null at its end; `None` if it has no name there, and relative paths are right where
+/// reports are written.
+pub fn attached_folder() -> Option<&'static [u8]> {
+    let folder = ATTACHED_FOLDER.load(Ordering::Relaxed);
+    if folder.is_null() {
+        return None;
+    }
+    // SAFETY: `atom attach` wrote the text, which ends with a null and stays until the last report.
+    let path = unsafe { core::ffi::CStr::from_ptr(folder.cast()) };
+    Some(path.to_bytes()).filter(|path| !path.is_empty())
 }
 
 /// At the start: gives the program the path that it sees as its own, if that is not the one that `atom` has

@@ -8,7 +8,7 @@ use atom_core::emit::Output;
 use atom_core::pipeline::Rewritten;
 use atom_core::{Error, Result};
 
-use super::settings::{AREA, LATE, LINK};
+use super::settings::{AREA, ENTRANCE, LATE, LINK};
 use super::state::State;
 use crate::message::note;
 use crate::output::PendingFile;
@@ -80,6 +80,10 @@ fn write_shared(request: &Request, made: &Rewritten<'_>, area: &Output<'_>) -> R
         _ => {}
     }
     std::os::unix::fs::symlink(program, &link).map_err(fail)?;
+    if let Some(entrance) = made.entrance {
+        let json = serde_json::to_vec(entrance).expect("plain fields always serialise");
+        std::fs::write(folder.join(ENTRANCE), json).map_err(fail)?;
+    }
     PendingFile::write(&folder.join(AREA), |file| area.write_to(file), 0o644)?.commit()?;
     write_objects(made, 1, &folder)
 }

@@ -22,6 +22,7 @@ use crate::steps::{Step, Steps};
 use settings::Settings;
 
 pub use deliver::beside;
+pub use settings::{AREA, ENTRANCE};
 
 /// Name of the link to the original beside a program that `atom run` has instrumented alone.
 pub const ORIGINAL: &str = ".original";

@@ -35,7 +35,10 @@ pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Ve
             .collect(),
         known => known.iter().map(|w| w.path().to_path_buf()).collect(),
     };
-    paths.push(loader);
+    // A process that runs has it among its objects, perhaps by another path.
+    if request.job.attach.is_none() {
+        paths.push(loader);
+    }
     let with_program = paths.len();
     paths.extend(request.with.iter().cloned());
     let reserved = [AREA, LINK, LATE];
@@ -76,6 +79,11 @@ pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Ve
     for input in &mut inputs {
         input.is_global &= all_are_known;
         input.known = count;
+        if let Some(running) = &request.job.attach {
+            let mapped = running.objects.iter();
+            let own = mapped.clone().find(|o| o.path.path() == input.path);
+            input.place = own.map(|o| o.place[0]..o.place[1]);
+        }
     }
     Ok(inputs)
 }

@@ -1,5 +1,6 @@
 //! What the runtime is told of the files of a run, and where the stages' options come from.
 
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,11 @@ use crate::job::Word;
 use crate::request::Request;
 
 /// The file of the area in a bundle's folder.
-pub(super) const AREA: &str = "area";
+pub const AREA: &str = "area";
 /// The symbolic link to the original program in a bundle's folder.
 pub(super) const LINK: &str = "program";
+/// What has to be known to enter a process that runs already, in a bundle's folder.
+pub const ENTRANCE: &str = "entrance";
 /// The folder, in a bundle's folder, of libraries that are added to running processes.
 pub(super) const LATE: &str = "late";
 
@@ -32,6 +35,8 @@ pub(super) struct Settings {
     late: Vec<u8>,
     /// Name of the tool, or of its file.
     tool: String,
+    /// Addresses for the area, if the process runs already.
+    attached: Option<Range<u64>>,
     /// Size in bytes of the code of libraries that are left out.
     unseen_code: u64,
 }
@@ -48,6 +53,7 @@ impl Settings {
             link: link.unwrap_or_default(),
             late: Vec::new(),
             tool: tool_name(request),
+            attached: None,
             unseen_code: unseen_code(request, image),
         }
     }
@@ -67,6 +73,7 @@ impl Settings {
             link: folder.join(LINK),
             late,
             tool: tool_name(request),
+            attached: (request.job.attach.as_ref()).map(|running| running.area[0]..running.area[1]),
             unseen_code: 0,
         }
     }
@@ -101,6 +108,7 @@ impl Settings {
                 named: &self.named,
                 link: &self.link,
                 state,
+                attached: self.attached.as_ref(),
             }),
             ends_soon: true,
             ..request.options.clone()

@@ -91,7 +91,8 @@ impl Wishes {
 /// The page of a run. The run that makes it removes the file with this value.
 pub struct Page {
     map: MmapMut,
-    file: Option<PathBuf>,
+    /// Its names.
+    files: Vec<PathBuf>,
 }
 
 impl std::ops::Deref for Page {
@@ -105,7 +106,7 @@ impl std::ops::Deref for Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
+        for file in &self.files {
             // If it stays, a later run removes it.
             fs::remove_file(file).unwrap_or_default();
         }
@@ -121,7 +122,7 @@ impl Page {
         options.read(true).write(true).create(true).truncate(true);
         let opened = options.mode(0o600).open(&file).map_err(fail)?;
         opened.set_len(SIZE).map_err(fail)?;
-        let page = Self::of(&opened, Some(file.clone())).map_err(fail)?;
+        let page = Self::of(&opened, vec![file.clone()]).map_err(fail)?;
         page.is_shared
             .store(u32::from(is_shared), Ordering::Relaxed);
         page.began.store(now(), Ordering::Relaxed);
@@ -139,13 +140,27 @@ impl Page {
         if file.metadata()?.size() != SIZE {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
-        Self::of(&file, None)
+        Self::of(&file, Vec::new())
     }
 
-    fn of(opened: &File, file: Option<PathBuf>) -> std::io::Result<Self> {
+    fn of(opened: &File, files: Vec<PathBuf>) -> std::io::Result<Self> {
         // SAFETY: the file keeps its size; all accesses are atomic.
         let map = unsafe { MmapMut::map_mut(opened)? };
-        Ok(Self { map, file })
+        Ok(Self { map, files })
+    }
+
+    /// Gives the page that was made here another name, by the path of another process's record.
+    pub fn add_name(&mut self, record: &Path) -> std::io::Result<()> {
+        let name = beside(record);
+        fs::remove_file(&name).unwrap_or_default();
+        fs::hard_link(&self.files[0], &name)?;
+        self.files.push(name);
+        Ok(())
+    }
+
+    /// True if the process ran already, and can be left.
+    pub fn is_attached(&self) -> bool {
+        self.is_attached.load(Ordering::Relaxed) != 0
     }
 
     /// Begins a window, or ends it.

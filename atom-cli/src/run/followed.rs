@@ -52,14 +52,14 @@ pub fn follow_words(wish: &Wish<'_>, store: &Store) -> Result<Vec<OsString>> {
     );
     run.extend(wish.arguments.no_late.then(|| "--no-late".into()));
     // A name is looked for beside the command; a path counts from any folder.
-    let tool = wish.arguments.tool();
+    let tool = wish.arguments.words.tool();
     let is_path = tool.contains('/') || source::is_source(Path::new(tool));
     run.push(if is_path {
         wish.tool.clone().into_os_string()
     } else {
         tool.into()
     });
-    run.extend(wish.arguments.tool_options().iter().map(OsString::from));
+    run.extend(wish.arguments.words.options().iter().map(OsString::from));
     let command = Identity::command()?.into_os_string();
     let store = store.folder().as_os_str().to_os_string();
     let count = run.len().to_string().into();

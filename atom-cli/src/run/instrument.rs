@@ -57,7 +57,7 @@ impl<'a> Wish<'a> {
     pub fn new(arguments: &'a Arguments) -> Result<Self> {
         Ok(Self {
             arguments,
-            tool: tool_file(arguments.tool(), &arguments.tool_parts)?,
+            tool: tool_file(arguments.words.tool(), &arguments.tool_parts)?,
             follow: Vec::new(),
         })
     }
@@ -69,7 +69,7 @@ impl<'a> Wish<'a> {
         words.extend(self.arguments.no_late.then(|| "--no-late".into()));
         words.extend(self.arguments.choices.words());
         words.push("--".into());
-        words.extend(self.arguments.tool_options().iter().cloned());
+        words.extend(self.arguments.words.options().iter().cloned());
         words.push("--".into());
         let follow = self.follow.iter().map(|w| w.to_string_lossy().into_owned());
         words.extend(follow);
@@ -111,7 +111,11 @@ impl<'a> Wish<'a> {
         }
         let mut failure = None;
         let mut is_new = false;
-        let label = format!("{} with {}", parts.file.display(), self.arguments.tool());
+        let label = format!(
+            "{} with {}",
+            parts.file.display(),
+            self.arguments.words.tool()
+        );
         let made = store.get_or_make(&name, &label, |folder| {
             let made = self.make(program, &parts, store, (&name, folder, voice));
             match &made {
@@ -206,7 +210,7 @@ impl<'a> Wish<'a> {
             }
         }
         command.arg(job::OPTION).arg(job.to_word());
-        command.arg("--").args(self.arguments.tool_options());
+        command.arg("--").args(self.arguments.words.options());
         Ok(command)
     }
 }

@@ -6,18 +6,19 @@
 //! command (`followed`).
 
 mod child;
-mod control;
+pub mod control;
 pub mod ctl;
 pub mod followed;
 mod generated;
 mod instrument;
-mod processes;
+pub mod processes;
 mod program;
-mod record;
+pub mod record;
 mod remembered;
 mod samples;
 mod shortcut;
-mod watch;
+pub mod watch;
+mod words;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,8 +31,9 @@ use crate::choices::Choices;
 use crate::kept::identity::Identity;
 use crate::kept::store::Store;
 use crate::message::{self, note};
-use crate::{exhausted, help, source};
+use crate::{exhausted, help};
 use control::Controlling;
+pub use instrument::tool_file;
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
@@ -39,6 +41,7 @@ use record::Record;
 use remembered::List;
 use viewer::report;
 use watch::{Asking, Wishes};
+pub use words::ToolWords;
 
 /// Arguments of `atom run`.
 #[derive(Parser, Clone)]
@@ -73,10 +76,9 @@ pub struct Arguments {
     /// What is instrumented, and how
     #[command(flatten)]
     pub choices: Choices,
-    /// The tool: its name (`atom tools` lists them), the path of a shared object built with atom-tool, or
-    /// its source: mytool.rs, or in C mytool.inst.c mytool.anal.c. All words after it are options of the tool
-    #[arg(value_names = ["TOOL", "TOOL-OPTIONS"], required = true, num_args = 1.., trailing_var_arg = true)]
-    pub words: Vec<String>,
+    /// The tool
+    #[command(flatten)]
+    pub words: ToolWords,
     /// Behind the first part of a tool in C its other parts
     #[arg(skip)]
     pub tool_parts: Vec<PathBuf>,
@@ -85,22 +87,11 @@ pub struct Arguments {
     pub command: Vec<OsString>,
 }
 
-impl Arguments {
-    /// The tool: its name or path.
-    pub fn tool(&self) -> &str {
-        &self.words[0]
-    }
-
-    /// The options of the tool.
-    pub fn tool_options(&self) -> &[String] {
-        &self.words[1..]
-    }
-}
-
-/// Takes the program and its arguments off the words of a command line of `atom run`: what is
+/// Takes the program and its arguments off the words of a command line of `atom run`, or the process's number of
+/// `atom attach`: what is
 /// after the first `--`. The tool's options are before it and may look like anything.
 pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
-    let is_run = words.get(1).is_some_and(|w| w == "run");
+    let is_run = words.get(1).is_some_and(|w| w == "run" || w == "attach");
     match words.iter().position(|w| w == "--") {
         Some(at) if is_run => {
             let command = words.split_off(at + 1);
@@ -202,7 +193,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     {
         note(&format!(
             "{} saw the code of {} itself; not instrumented: {libraries}",
-            arguments.tool(),
+            arguments.words.tool(),
             program.file.display()
         ));
     }
@@ -215,10 +206,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// What is done instead of a run: the words that are no tools, and the help of a tool.
 fn instead(arguments: &Arguments) -> Result<Option<ExitCode>> {
     let done = |()| Some(ExitCode::SUCCESS);
-    let tool = arguments.tool();
+    let tool = arguments.words.tool();
     match tool {
         "tools" | "list" => return help::list(&help::Tools { verbose: false }).map(done),
-        _ if !help::is_wanted(arguments.tool_options()) => return Ok(None),
+        _ if !help::is_wanted(arguments.words.options()) => return Ok(None),
         _ => {}
     }
     show_help(tool).map(done)
@@ -235,15 +226,7 @@ pub fn show_help(tool: &str) -> Result<()> {
 fn with_parts(arguments: &Arguments) -> Arguments {
     let mut arguments = arguments.clone();
     arguments.choices.switchable |= arguments.windows.are_any();
-    if source::is_part_in_c(Path::new(arguments.tool())) {
-        let is_part = |word: &&String| source::is_part_in_c(Path::new(word));
-        let count = arguments.tool_options().iter().take_while(is_part).count();
-        arguments.tool_parts = arguments
-            .words
-            .drain(1..=count)
-            .map(PathBuf::from)
-            .collect();
-    }
+    arguments.tool_parts = arguments.words.take_parts();
     arguments
 }
 
@@ -289,7 +272,7 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Adds a line to the head of the first report for people, and to its profile as a fact of this name.
-fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
+pub fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
     let Some((report, file)) = processes.summed() else {
         return Ok(());
     };
@@ -347,6 +330,11 @@ impl Later {
         }
         later
     }
+}
+
+/// Says on standard error where the only report is, what loads later, and where to look closer.
+pub fn tell_reports(processes: &Processes) {
+    tell(processes, &Later::default(), None, 1);
 }
 
 /// Says on standard error where the reports and the list of processes are, and what was not seen.

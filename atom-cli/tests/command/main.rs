@@ -6,6 +6,7 @@ mod common;
 mod annotate;
 mod arp;
 mod arp_page;
+mod attach;
 mod bad_program;
 mod c_reports;
 mod c_tools;

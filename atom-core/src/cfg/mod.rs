@@ -97,6 +97,8 @@ pub enum Returns {
     New,
     /// The original ones, where a call can stay where it is.
     IfPossible,
+    /// The original ones. If a call cannot push its own, the procedure stays in place.
+    Always,
     /// The original ones, which the program looks up. If a call cannot push its own, the procedure stays in place.
     Original,
 }

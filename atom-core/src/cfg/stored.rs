@@ -24,7 +24,12 @@ const FLOWS: [ControlFlow; 10] = [
     ControlFlow::Halt,
     ControlFlow::Trap,
 ];
-const RETURNS: [Returns; 3] = [Returns::New, Returns::IfPossible, Returns::Original];
+const RETURNS: [Returns; 4] = [
+    Returns::New,
+    Returns::IfPossible,
+    Returns::Always,
+    Returns::Original,
+];
 const ORIGINS: [Origin; 3] = [Origin::Go, Origin::Assembly, Origin::Other];
 
 /// Bytes to which numbers and texts are appended.

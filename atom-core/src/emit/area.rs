@@ -98,6 +98,6 @@ pub fn write<'a>(
 }
 
 /// Offset in the area's file of what is written.
-pub(super) fn file_offset(area: &Area) -> u64 {
+pub(crate) fn file_offset(area: &Area) -> u64 {
     (area.rw - area.start).next_multiple_of(PAGE)
 }

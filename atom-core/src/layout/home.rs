@@ -126,7 +126,7 @@ impl Homes {
 
     fn refuse(&mut self, cfg: &Cfg, call: Call) {
         let proc = call.landing.proc;
-        if cfg.proc(proc).returns == Returns::Original {
+        if matches!(cfg.proc(proc).returns, Returns::Always | Returns::Original) {
             self.homeless.push((proc, cfg.inst_pc(call.inst)));
         }
     }

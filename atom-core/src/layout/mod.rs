@@ -90,7 +90,11 @@ pub fn understand<'a>(
             (cfg.proc(proc).start, reason)
         }));
         kept.extend(homeless.iter().map(|&(proc, address)| {
-            let reason = format!("the program looks its return addresses up in a table, and the call at {address:#x} cannot stay in place");
+            let wish = match returns {
+                Returns::Always => "its calls are to push the original return addresses",
+                _ => "the program looks its return addresses up in a table",
+            };
+            let reason = format!("{wish}, and the call at {address:#x} cannot stay in place");
             (cfg.proc(proc).start, reason)
         }));
         discovered.take_back(cfg);

@@ -23,6 +23,8 @@
 //! (`emit::libc_view`) are not: startup code computes the load address from
 //! them, so it finds the image's own.
 
+use std::ops::Range;
+
 use crate::PAGE;
 use crate::error::{Error, Result};
 use crate::image::{Image, ObjectKind};
@@ -135,6 +137,23 @@ impl Region {
             file_offset,
             data: None,
         }
+    }
+
+    /// The region at these addresses above the image, as in its file. Fails if code there does not reach all of the image.
+    pub fn placed(image: &Image, place: &Range<u64>) -> Result<Self> {
+        let end = place.end.min(limit(image));
+        if place.start < image.end || end <= place.start {
+            let reason = "the free addresses are too far from it";
+            return Err(Error::new("choosing addresses for the new text", reason).file(&image.path));
+        }
+        Ok(Self {
+            start: place.start,
+            size: end - place.start,
+            is_below: false,
+            shift: 0,
+            file_offset: (image.file.len() as u64).next_multiple_of(PAGE),
+            data: None,
+        })
     }
 
     /// The region that the user wants. Fails if the wishes cannot be met.

@@ -36,10 +36,12 @@
 //! ```
 
 mod calls;
+mod entrance;
 mod loaded;
 mod process;
 mod progress;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::analysis::AnalysisImage;
@@ -49,7 +51,7 @@ use crate::check::{self, Checked, Scope, Subject};
 use crate::emit::debug::{self, DebugSection};
 use crate::emit::facts::Facts;
 use crate::emit::{self, Output};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::image::Image;
 use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
 use crate::live::{Live, Settled};
@@ -65,6 +67,7 @@ use loaded::Loaded;
 use process::{Begun, Parts, opaque};
 use progress::run;
 
+pub use entrance::{Entered, Entrance};
 pub use process::{Process, State};
 pub use progress::{Found, Progress, Stage};
 
@@ -85,6 +88,8 @@ pub struct Input {
     pub known: usize,
     /// What was found out about an object of a process to which libraries are added now.
     pub stored: Option<(Cfg, Settled)>,
+    /// Addresses that its new segments may have, as in its file, if it is instrumented for a process in which it is mapped.
+    pub place: Option<Range<u64>>,
 }
 
 impl Input {
@@ -97,6 +102,7 @@ impl Input {
             is_global: true,
             known: 1,
             stored: None,
+            place: None,
         }
     }
 }
@@ -158,6 +164,8 @@ pub struct Rewritten<'a> {
     pub area: Option<&'a Output<'a>>,
     /// What has to be known to add further libraries, if there may be any.
     pub state: Option<&'a State>,
+    /// How the process is entered, if it runs already.
+    pub entrance: Option<&'a Entrance>,
     /// Number of calls that were dropped because what they are on is not selected.
     pub unselected: usize,
 }
@@ -280,7 +288,9 @@ pub fn output(placed: &Placed<'_>, with_debug: bool) -> Result<Vec<u8>> {
 fn regions(inputs: &[Input], options: &Options<'_>) -> Result<Vec<Region>> {
     let is_alone = options.process.is_none();
     let region = |input: &Input| {
-        if is_alone || input.image.kind.is_program() {
+        if let Some(place) = &input.place {
+            Region::placed(&input.image, place)
+        } else if is_alone || input.image.kind.is_program() {
             Region::wanted(&input.image, &options.wishes)
         } else {
             Ok(Region::of(&input.image))
@@ -502,6 +512,16 @@ impl<'a> Planned<'a> {
             }
             _ => (None, None),
         };
+        let entered =
+            in_area.filter(|_| (options.process.as_ref()).is_some_and(|p| p.attached.is_some()));
+        let entrance = entered.zip(area.as_ref()).map(|((begun, analysis), area)| {
+            Entrance::new(
+                (area, analysis),
+                &self.whole,
+                (self.inputs, &placed),
+                begun.starter,
+            )
+        });
         progress.end(Found::Emit(&outputs));
         if let Some(scope) = options.check {
             let check = || self.check(&placed, &outputs, tool, scope);
@@ -515,6 +535,7 @@ impl<'a> Planned<'a> {
             outputs: &outputs,
             area: shared.as_ref(),
             state: state.as_ref(),
+            entrance: entrance.as_ref(),
             unselected: tool.map_or(0, |tool| tool.unselected),
         };
         let done = deliver(&rewritten, progress)?;
@@ -543,7 +564,12 @@ impl<'a> Planned<'a> {
                 area,
             };
             let own = analysis.filter(|_| area.is_none());
-            Placed::new(object, plan, own, sites, &options)
+            let placed = Placed::new(object, plan, own, sites, &options)?;
+            if placed.layout.region.start != region.start && self.inputs[0].place.is_some() {
+                let doing = "placing the new text in the running process";
+                return Err(Error::too_large(doing, "it does"));
+            }
+            Ok(placed)
         })
         .collect()
     }

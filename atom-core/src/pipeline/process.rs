@@ -1,5 +1,6 @@
 //! The objects of a process: the area that they share, and adding libraries to a process that runs.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub struct Process<'a> {
     pub link: &'a Path,
     /// The process that runs already, if libraries are added to it: then only these are rewritten.
     pub state: Option<&'a State>,
+    /// Addresses that the area may have, if the process runs already without being instrumented.
+    pub attached: Option<&'a Range<u64>>,
 }
 
 /// What has to be known of a process to add libraries to it.
@@ -162,7 +165,11 @@ impl<'a> Begun<'a> {
         let members: Vec<Member<'_>> = (self.inputs.iter())
             .map(|input| Member {
                 path: &input.path,
-                instrumented: &input.output,
+                // The interpreter of a process that runs already does not open them.
+                instrumented: match self.process.attached {
+                    Some(_) => Path::new(""),
+                    None => &input.output,
+                },
                 image: &input.image,
             })
             .collect();
@@ -188,7 +195,13 @@ impl<'a> Begun<'a> {
 
     /// See [`layout::rooms`].
     fn rooms(&self, whole: &Whole) -> Rooms {
-        layout::rooms(&self.inputs[0].image, whole.kept.is_some())
+        match self.process.attached {
+            Some(room) => Rooms {
+                all: room.clone(),
+                added: 0,
+            },
+            None => layout::rooms(&self.inputs[0].image, whole.kept.is_some()),
+        }
     }
 
     /// What the runtime is told of all objects' addresses; `placed` are those that are rewritten now.

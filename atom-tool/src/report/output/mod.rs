@@ -8,9 +8,11 @@ mod log;
 mod record;
 mod standard;
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -35,8 +37,12 @@ pub(crate) fn begin() {
 }
 
 /// The working directory in which the program was started. For a program that another one has executed:
-/// the one of the `atom run` that waits, if it still does.
+/// the one of the `atom run` that waits, if it still does. For a process that ran already when it was instrumented: the one
+/// of the command that did it.
 fn directory() -> Option<PathBuf> {
+    if analysis_rt::is_attached() {
+        return analysis_rt::attached_folder().map(|path| OsStr::from_bytes(path).into());
+    }
     let is_executed = analysis_rt::executed().is_some() && record::is_wanted();
     let of_run = is_executed.then_some(()).and_then(|()| {
         let link = format!("/proc/{}/cwd", analysis_rt::waiter());

@@ -1,0 +1,221 @@
+//! `atom attach`: instruments a process that runs, and leaves it again.
+//!
+//! The steps, each in a file of its own: what the process has mapped (`maps`), its objects (`objects`), where new segments
+//! go (`places`), the rewritten files (`instrument`), a process that acts for this command (`helper`), entering (`enter`, `start_block`), the
+//! time in between (`session`), leaving (`leave`), and what is told (`results`). `trace` and `inject` have what `ptrace` does, `table` the
+//! addresses of the new text.
+
+mod enter;
+mod helper;
+mod inject;
+mod instrument;
+mod leave;
+mod maps;
+mod objects;
+mod places;
+mod results;
+mod session;
+mod start_block;
+mod table;
+mod trace;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use atom_core::image::Image;
+use atom_core::{Error, Result};
+use clap::Parser;
+
+use crate::choices::Choices;
+use crate::kept::store::Store;
+use crate::message;
+use crate::run::{self, watch};
+use crate::{help, message::note};
+use maps::Map;
+use results::Folder;
+use session::{End, Session};
+
+const DOING: &str = "attaching to the process";
+
+/// Arguments of `atom attach`.
+#[derive(Parser, Clone)]
+pub struct Arguments {
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Instrument again, even if the result of an earlier time is there
+    #[arg(long)]
+    pub fresh: bool,
+    /// Leave after this time, such as `10s` or `1m 30s`. Without it, Ctrl-C or `atom ctl PID detach` does it
+    #[arg(long = "for", visible_alias = "duration", value_name = "TIME", value_parser = watch::interval)]
+    pub length: Option<Duration>,
+    /// What is instrumented, and how
+    #[command(flatten)]
+    pub choices: Choices,
+    /// The tool
+    #[command(flatten)]
+    pub words: run::ToolWords,
+    /// The process number, after the first `--`
+    #[arg(skip)]
+    pub command: Vec<OsString>,
+}
+
+/// Runs `atom attach ...`.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.quiet {
+        message::leave_out_notes();
+    }
+    if help::is_wanted(arguments.words.options()) {
+        let file = run::tool_file(arguments.words.tool(), &[])?;
+        help::show(
+            &file,
+            &format!("atom attach {} [OPTIONS] -- PID", arguments.words.tool()),
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let pid = process_number(&arguments.command)?;
+    refuse_choices(arguments)?;
+    let store = Store::open()?;
+    let tool = run::tool_file(arguments.words.tool(), &[])?;
+    let maps = maps::read(pid).map_err(|e| trace::refused(pid, e))?;
+    refuse_process(pid, &maps, &store)?;
+    let objects = objects::find(pid, &maps)?;
+    refuse_program(&objects[0])?;
+    let places = places::choose(&maps, &objects)?;
+    let files = instrument::files(arguments, &tool, (&objects, &places), &store)?;
+    if !files.entrance.replaced.is_empty() {
+        let reason = format!(
+            "{} changes the program ({}), which has begun without that",
+            arguments.words.tool(),
+            files.entrance.replaced
+        );
+        return Err(Error::new(DOING, reason).advice("start the program with `atom run`"));
+    }
+    let program = objects[0].path.clone();
+    let folder = Folder::of(pid)?;
+    let mut session = Session::begin(&store, pid)?;
+    let mut attached = enter::enter(pid, objects, files, &folder)?;
+    session.has_begun();
+    note(&format!(
+        "attached to {pid} (stopped for {:.1} ms)",
+        attached.pause.as_secs_f64() * 1e3
+    ));
+    let end = session.wait(&mut attached, arguments.length)?;
+    match end {
+        End::Left => match attached.leave() {
+            Ok(pause) => note(&format!(
+                "left {pid} (stopped for {:.1} ms)",
+                pause.as_secs_f64() * 1e3
+            )),
+            Err(e) => {
+                attached.remains = true;
+                message::error(&e);
+            }
+        },
+        End::Gone => {}
+    }
+    let line = session.end(pid, end);
+    let reported = attached.report();
+    if attached.remains {
+        note("the new code and the tool's data stay in the process, which may return to them");
+    } else {
+        attached.unmap();
+    }
+    drop(attached);
+    reported?;
+    results::tell(
+        &session.record,
+        (pid, &program),
+        &folder,
+        &line,
+        arguments.quiet,
+    )
+}
+
+/// The process number that the command line has.
+fn process_number(words: &[OsString]) -> Result<i32> {
+    let fail = |reason: &str| {
+        let error = Error::new("reading the command line", reason.to_owned());
+        error.advice("write it behind the tool and `--`, as in `atom attach icount -- 1234`")
+    };
+    let [word] = words else {
+        return Err(fail("no process is named, or more than one"));
+    };
+    let number = word.to_str().and_then(|word| word.parse::<i32>().ok());
+    let number = number
+        .filter(|n| *n > 0)
+        .ok_or_else(|| fail("the process is not named by its number"))?;
+    if number as u32 == std::process::id() {
+        return Err(fail("that is this command itself"));
+    }
+    Ok(number)
+}
+
+/// Refuses what is not possible in a process that runs already.
+fn refuse_choices(arguments: &Arguments) -> Result<()> {
+    let choices = &arguments.choices;
+    let has_places = !choices.from.is_empty() || !choices.to.is_empty();
+    if has_places || choices.sampling.sample.is_some() {
+        let reason = "--from, --to and --sample need a program that was started by `atom run`";
+        return Err(
+            Error::new("reading the command line", reason).advice("choose the time with --for")
+        );
+    }
+    Ok(())
+}
+
+/// Refuses processes that cannot be entered.
+fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
+    let fail =
+        |reason: String, advice: &str| Err(Error::new(DOING, reason).advice(advice.to_owned()));
+    if maps.iter().any(|m| m.path.starts_with(store.folder())) {
+        return fail(
+            format!("{pid} is instrumented already"),
+            "`atom ctl PID` begins and ends windows of a run with windows, and `atom ctl PID detach` leaves",
+        );
+    }
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    if field("Seccomp:") == "2" {
+        return fail(
+            format!(
+                "{pid} has a seccomp filter, which may end it at a system call that entering needs"
+            ),
+            "start it under `atom run --off`, and begin windows with `atom ctl PID on`",
+        );
+    }
+    // The fifth byte of the program's file is 1 for 32 bits.
+    let mut head = [0; 5];
+    let read = File::open(format!("/proc/{pid}/exe")).and_then(|mut f| f.read_exact(&mut head));
+    if read.is_ok() && head[4] == 1 {
+        return fail(
+            format!("{pid} is a 32-bit program"),
+            "only programs for x86-64 can be instrumented",
+        );
+    }
+    if field("State:").starts_with('T') {
+        return fail(
+            format!("{pid} is stopped"),
+            "continue it first: kill -CONT PID",
+        );
+    }
+    Ok(())
+}
+
+/// Refuses programs that cannot be entered.
+fn refuse_program(program: &objects::Object) -> Result<()> {
+    let image = Image::read(&program.path)?;
+    if image.is_go() {
+        let reason = "programs of Go cannot be entered yet: their own tables would have to change while goroutines run";
+        return Err(Error::new(DOING, reason)
+            .file(&program.path)
+            .advice("start it with `atom run`"));
+    }
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! `atom attach`: entering processes that run, at random moments, and leaving them again.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::common::{Folder, stderr};
+
+/// Makes rounds of known work until a time has passed; prints their number.
+const ROUNDS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static volatile unsigned long sink;
+__attribute__((noinline, noipa)) unsigned long work(unsigned long n) {
+    unsigned long s = 0;
+    for (unsigned long i = 0; i < n; i++) { __asm__ volatile(""); s += i ^ (s >> 3); }
+    return s;
+}
+__attribute__((noinline, noipa)) void marker(void) { sink++; }
+int main(int argc, char **argv) {
+    unsigned long rounds = 0, most = strtoul(argv[1], 0, 10);
+    time_t end = time(0) + atoi(argv[2]);
+    while (rounds < most && (rounds % 64 || time(0) < end)) { sink += work(1000); marker(); rounds++; }
+    printf("%lu\n", rounds);
+    return 0;
+}
+"#;
+
+/// Threads that compute, sleep in the kernel in many ways, begin, end and fork, and that complain if a system call ends as it
+/// should not.
+const THREADS: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static volatile int over;
+static volatile unsigned long ticks;
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cv = PTHREAD_COND_INITIALIZER;
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+#define BAD(what) do { printf("BAD %s %d\n", what, errno); exit(3); } while (0)
+static void *busy(void *p) { volatile unsigned long x = 0; while (!over) for (int i = 0; i < 1000; i++) x += i; return 0; }
+static void *sleeper(void *p) {
+    while (!over) {
+        double start = now();
+        struct timespec t = {0, 300000000};
+        if (nanosleep(&t, 0)) BAD("nanosleep");
+        if (now() - start < 0.3) BAD("short sleep");
+    }
+    return 0;
+}
+static void *epoller(void *p) { int e = epoll_create1(0); struct epoll_event ev; while (!over) if (epoll_wait(e, &ev, 1, 200)) BAD("epoll_wait"); return 0; }
+static void *poller(void *p) { sigset_t s; sigfillset(&s); while (!over) { struct timespec t = {0, 200000000}; if (ppoll(0, 0, &t, &s)) BAD("ppoll"); } return 0; }
+static void *reader(void *p) { char c; for (;;) { int n = read(*(int *)p, &c, 1); if (n == 0) return 0; if (n != 1) BAD("read"); } }
+static void *waiter(void *p) { pthread_mutex_lock(&m); while (!over) if (pthread_cond_wait(&cv, &m)) BAD("wait"); pthread_mutex_unlock(&m); return 0; }
+static void *brief(void *p) { volatile int x = 0; for (int i = 0; i < 1000; i++) x += i; return 0; }
+static void *maker(void *p) { while (!over) { pthread_t t; if (pthread_create(&t, 0, brief, 0)) BAD("create"); pthread_join(t, 0); } return 0; }
+static void *forker(void *p) {
+    while (!over) {
+        pid_t child = fork();
+        if (child == 0) { usleep(500); _exit(7); }
+        int status;
+        if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7) BAD("fork");
+    }
+    return 0;
+}
+static void on_tick(int signal, siginfo_t *information, void *context) { ticks++; for (volatile int i = 0; i < 100; i++) ; }
+int main(int argc, char **argv) {
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    pthread_sigmask(SIG_BLOCK, &all, 0);
+    double end = now() + atof(argv[1]);
+    int pipes[2];
+    if (pipe(pipes)) return 1;
+    void *(*const all_of[])(void *) = {busy, busy, sleeper, epoller, poller, reader, waiter, maker, forker};
+    pthread_t threads[9];
+    for (int i = 0; i < 9; i++) if (pthread_create(&threads[i], 0, all_of[i], pipes)) BAD("create");
+    struct sigaction action = {0};
+    action.sa_sigaction = on_tick;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigaction(SIGALRM, &action, 0);
+    pthread_sigmask(SIG_SETMASK, &none, 0);
+    struct itimerval often = {{0, 1000}, {0, 1000}};
+    setitimer(ITIMER_REAL, &often, 0);
+    while (now() < end) { for (volatile int i = 0; i < 100000; i++) ; if (write(pipes[1], "x", 1) != 1) BAD("write"); }
+    over = 1;
+    close(pipes[1]);
+    pthread_mutex_lock(&m);
+    pthread_cond_broadcast(&cv);
+    pthread_mutex_unlock(&m);
+    for (int i = 0; i < 9; i++) pthread_join(threads[i], 0);
+    puts(ticks > 10 ? "fine" : "BAD no signals");
+    return 0;
+}
+"#;
+
+/// A process that is ended with this value.
+struct Process(Child);
+
+impl Process {
+    fn start(folder: &Folder, words: &[&str]) -> Self {
+        let mut command = Command::new(folder.join(words[0]));
+        command.args(&words[1..]).current_dir(folder.path());
+        Self(
+            command
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the program starts"),
+        )
+    }
+
+    fn number(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// Waits for its end; its output.
+    fn finish(&mut self) -> String {
+        let mut text = String::new();
+        self.0
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "{status}: {text}");
+        text
+    }
+
+    /// What it has mapped, without what grows.
+    fn maps(&self) -> Vec<String> {
+        let text = fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
+        let lines = text
+            .lines()
+            .filter(|l| l.contains(" r-xp ") || !l.contains(" 00:00 0"));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap_or_default();
+        self.0.wait().map(|_| ()).unwrap_or_default();
+    }
+}
+
+/// A number of milliseconds below a limit that is another one each time.
+fn moment(limit: u32) -> Duration {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    Duration::from_millis((now.subsec_micros() % limit).into())
+}
+
+/// Attaches, which must succeed; what is said.
+fn attach(folder: &Folder, words: &[&str], pid: &str) -> String {
+    let output = attached(folder, words, pid);
+    assert!(output.status.success(), "{}", stderr(&output));
+    stderr(&output)
+}
+
+fn attached(folder: &Folder, words: &[&str], pid: &str) -> Output {
+    let words = [&["attach"], words, &["--", pid]].concat();
+    folder.command(&words).output().unwrap()
+}
+
+/// Counts of procedures in icount's report.
+fn count(report: &str, procedure: &str) -> u64 {
+    let row = report
+        .lines()
+        .find(|line| line.split_whitespace().next_back() == Some(procedure));
+    let first = row
+        .and_then(|row| row.split_whitespace().next())
+        .unwrap_or("0");
+    first.replace(',', "").parse().unwrap()
+}
+
+#[test]
+fn known_work_is_counted_and_the_text_comes_back() {
+    let folder = Folder::new();
+    folder.compile("rounds", ROUNDS, &["-O1"]);
+    let run = folder
+        .command(&["run", "-q", "icount", "--", "./rounds", "1000", "60"])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", stderr(&run));
+    let whole = String::from_utf8(folder.read("icount.out")).unwrap();
+    let each = [count(&whole, "work") / 1000, count(&whole, "marker") / 1000];
+    assert!(each[0] > 5000 && each[1] > 1, "{whole}");
+    let mut process = Process::start(&folder, &["rounds", "1000000000", "12"]);
+    let before = process.maps();
+    for time in ["1s", "200ms"] {
+        sleep(moment(300));
+        attach(&folder, &["--for", time, "icount"], &process.number());
+        assert_eq!(process.maps(), before);
+        let report = String::from_utf8(folder.read("icount.out")).unwrap();
+        assert!(report.contains("\nattached: process "), "{report}");
+        let (work, marker) = (count(&report, "work"), count(&report, "marker"));
+        let rounds = marker / each[1];
+        assert!(rounds > 100, "{report}");
+        assert!(work.abs_diff(rounds * each[0]) <= 2 * each[0], "{report}");
+    }
+    let rounds: u64 = process.finish().trim().parse().unwrap();
+    assert!(rounds > 1000);
+}
+
+#[test]
+fn threads_that_sleep_start_fork_and_get_signals_notice_nothing() {
+    let folder = Folder::new();
+    folder.compile("threads", THREADS, &["-O2", "-pthread"]);
+    let mut process = Process::start(&folder, &["threads", "8"]);
+    let start = Instant::now();
+    let mut times = 0;
+    while start.elapsed() < Duration::from_secs(5) {
+        sleep(moment(200));
+        attach(
+            &folder,
+            &["-q", "--for", "100ms", "icount"],
+            &process.number(),
+        );
+        times += 1;
+    }
+    assert_eq!(process.finish(), "fine\n");
+    assert!(times > 1);
+}
+
+#[test]
+fn a_process_works_after_the_command_was_killed() {
+    let folder = Folder::new();
+    folder.compile("threads", THREADS, &["-O2", "-pthread"]);
+    // The next ones are quick.
+    let mut first = Process::start(&folder, &["threads", "3"]);
+    attach(&folder, &["-q", "--for", "10ms", "icount"], &first.number());
+    first.finish();
+    for _ in 0..6 {
+        let mut process = Process::start(&folder, &["threads", "2"]);
+        let words = [
+            "attach",
+            "-q",
+            "--for",
+            "50ms",
+            "icount",
+            "--",
+            &process.number(),
+        ];
+        let mut command = folder.command(&words).spawn().unwrap();
+        sleep(moment(600));
+        command.kill().unwrap();
+        let status = command.wait().unwrap();
+        assert!(status.success() || status.signal() == Some(9));
+        assert_eq!(process.finish(), "fine\n");
+    }
+}
+
+#[test]
+fn another_command_asks_for_a_report_and_leaves() {
+    let folder = Folder::new();
+    folder.compile("rounds", ROUNDS, &["-O1"]);
+    let mut process = Process::start(&folder, &["rounds", "1000000000", "20"]);
+    let pid = process.number();
+    let mut command = folder.command(&["attach", "icount", "--", &pid]);
+    let command = command.stderr(Stdio::piped()).spawn().unwrap();
+    let ctl = |what: &str| folder.command(&["ctl", &pid, what]).output().unwrap();
+    let start = Instant::now();
+    while !String::from_utf8_lossy(&ctl("status").stdout).contains("1 window") {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        sleep(Duration::from_millis(50));
+    }
+    let output = ctl("report");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = String::from_utf8(folder.read("icount.out.now")).unwrap();
+    assert!(count(&report, "work") > 1000, "{report}");
+    let again = attached(&folder, &["icount"], &pid);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(
+        stderr(&again).contains("is instrumented already"),
+        "{}",
+        stderr(&again)
+    );
+    assert_eq!(ctl("off").status.code(), Some(1));
+    assert!(ctl("detach").status.success());
+    let output = command.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("report: icount.out"),
+        "{}",
+        stderr(&output)
+    );
+    process.0.kill().unwrap();
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_is_reported() {
+    let folder = Folder::new();
+    folder.compile("rounds", ROUNDS, &["-O1"]);
+    let mut process = Process::start(&folder, &["rounds", "1000000000", "6"]);
+    attach(&folder, &["icount"], &process.number());
+    let report = String::from_utf8(folder.read("icount.out")).unwrap();
+    assert!(count(&report, "work") > 1000, "{report}");
+    assert!(report.contains("until it ended"), "{report}");
+    process.finish();
+}
+
+#[test]
+fn what_cannot_be_entered_is_refused_with_the_reason() {
+    let folder = Folder::new();
+    folder.compile("rounds", ROUNDS, &["-O1"]);
+    folder.compile("fixed", ROUNDS, &["-O1", "-static"]);
+    let refused = |words: &[&str], pid: &str, reason: &str| {
+        let output = attached(&folder, words, pid);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(reason), "{said}");
+    };
+    refused(&["icount"], "no-number", "not named by its number");
+    let fixed = Process::start(&folder, &["fixed", "1000000000", "20"]);
+    refused(&["icount"], &fixed.number(), "it is a static program");
+    let stopped = Process::start(&folder, &["rounds", "1000000000", "20"]);
+    let pid = stopped.number();
+    refused(
+        &["--from", "work", "icount"],
+        &pid,
+        "need a program that was started by `atom run`",
+    );
+    refused(&["memcheck"], &pid, "changes the program");
+    Command::new("kill").args(["-STOP", &pid]).status().unwrap();
+    sleep(Duration::from_millis(50));
+    refused(&["icount"], &pid, "is stopped");
+    Command::new("kill").args(["-CONT", &pid]).status().unwrap();
+}
