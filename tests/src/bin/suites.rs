@@ -1,7 +1,7 @@
 //! Runs test programs of public suites beside themselves under `atom run`.
 //!
 //! Each file of `tests/suites` is a script. Its second line names a package of Debian, whose source is fetched, or which is
-//! itself unpacked, into a folder below `target/suites`. Its third line names the packages that building needs; they are
+//! itself unpacked, into a folder below `target/suites`, or a repository of git, whose newest state is fetched. Its third line names the packages that building needs; they are
 //! installed if they are missing. In the folder the script builds the test programs and writes the
 //! file `list.partial`. Each line of that has five columns between tabs: a name, a folder to run in, a command that builds the program if it is not
 //! built yet, the program's file, and the line of a shell that runs it as `$PROGRAM`.
@@ -47,10 +47,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 struct Suite {
     name: String,
     script: PathBuf,
-    /// Name of Debian's package.
+    /// Name of Debian's package, or address of a repository.
     package: String,
-    /// Whether the package's source is meant, and not its contents.
-    is_source: bool,
+    /// The script that fetches it.
+    fetch: &'static str,
     /// Packages of Debian without which the suite cannot be built.
     needs: Vec<String>,
 }
@@ -75,10 +75,11 @@ fn suites() -> Result<Vec<Suite>> {
         let wrong = |reason| Error::new("reading a suite's script", reason).file(&script);
         let mut lines = text.lines().skip(1);
         let second = lines.next().and_then(|line| line.split_once(": "));
-        let (is_source, package) = match second {
-            Some(("# source", package)) => (true, package),
-            Some(("# package", package)) => (false, package),
-            _ => return Err(wrong("the second line names no package")),
+        let (fetch, package) = match second {
+            Some(("# source", package)) => (FETCH_SOURCE, package),
+            Some(("# package", package)) => (FETCH_PACKAGE, package),
+            Some(("# git", address)) => (CLONE, address),
+            _ => return Err(wrong("the second line names no package or repository")),
         };
         let Some(needs) = lines.next().and_then(|line| line.strip_prefix("# needs: ")) else {
             return Err(wrong(
@@ -89,7 +90,7 @@ fn suites() -> Result<Vec<Suite>> {
         found.push(Suite {
             name: name.to_string_lossy().into(),
             package: package.to_owned(),
-            is_source,
+            fetch,
             needs: needs.split_whitespace().map(String::from).collect(),
             script,
         });
@@ -135,6 +136,9 @@ mkdir unpacked
 dpkg-deb -x "$PACKAGE"_*.deb unpacked
 "#;
 
+/// Fetches the newest state of a repository.
+const CLONE: &str = "git clone --quiet --depth 1 \"$PACKAGE\" unpacked\n";
+
 /// Runs a script of the shell in a folder; what it prints goes to the error output.
 fn shell(doing: &'static str, folder: &Path, suite: &Suite, words: &[&str]) -> Result<()> {
     let mut command = Command::new("sh");
@@ -163,12 +167,7 @@ fn tests(suite: &Suite, place: &Path) -> Result<Vec<Test>> {
             std::fs::remove_dir_all(&folder).map_err(fail)?;
         }
         std::fs::create_dir_all(&folder).map_err(fail)?;
-        let fetch = if suite.is_source {
-            FETCH_SOURCE
-        } else {
-            FETCH_PACKAGE
-        };
-        shell("fetching a suite", &folder, suite, &["-c", fetch])?;
+        shell("fetching a suite", &folder, suite, &["-c", suite.fetch])?;
     }
     let list = unpacked.join("list");
     if !list.exists() {
