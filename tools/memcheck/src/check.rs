@@ -2,7 +2,7 @@
 
 use atom_tool::prelude::*;
 use atom_tool::stacks::{FrameRule, FrameRules};
-use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times};
+use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times, Uninterrupted};
 
 use crate::errors::{self, Wrong};
 use crate::{functions, heap, shadow, traces};
@@ -272,7 +272,7 @@ impl References {
                 2 => inst.add_call(Before, two, args),
                 4 => inst.add_call(Before, four, args),
                 8 => inst.add_call(Before, eight, args),
-                _ => inst.add_call(Before, wide, (address, last, number, sp, rbp)),
+                _ => inst.add_call(Before, wide, (address, address, last, number, sp, rbp)),
             }
         }
     }
@@ -326,12 +326,12 @@ fn eight(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
 
 /// A reference of another size: its first and last bytes are looked at.
 #[analysis]
-fn wide(address: u64, more: u64, access: u32, sp: u64, rbp: u64) {
+fn wide(address: u64, again: u64, more: u64, access: u32, sp: u64, rbp: u64) {
     // SAFETY: the shadow is mapped as a whole.
-    unsafe {
-        if shadow_of(address).read() | shadow_of(address.wrapping_add(more)).read() != 0 {
-            bad(address, access, sp, rbp);
-        }
+    if unsafe { shadow_of(address).read() | shadow_of(address.wrapping_add(more)).read() } != 0
+        && (is_closed(again) || is_closed(again.wrapping_add(more)))
+    {
+        bad(again, access, sp, rbp);
     }
 }
 
@@ -406,11 +406,14 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     if is_whole && (address..address + size).any(shadow::is_open) {
         return;
     }
-    errors::report(&Wrong::Access {
-        access,
-        is_write: checked.is_write,
-        size,
-        address: closed,
-        stack: traces::at_inst(None, checked.rule, sp, rbp),
+    // The rest needs little of the program's stack, so that it can be called there.
+    Uninterrupted::run(|_| {
+        errors::report(&Wrong::Access {
+            access,
+            is_write: checked.is_write,
+            size,
+            address: closed,
+            stack: traces::at_inst(None, checked.rule, sp, rbp),
+        });
     });
 }
