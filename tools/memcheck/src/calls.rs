@@ -96,7 +96,7 @@ fn allocate_otherwise(
 ) {
     let does = Does::from_number(does);
     let (size, align) = match does {
-        D::Calloc => (a.checked_mul(b).unwrap_or(u64::MAX), 0),
+        D::Calloc => (a.saturating_mul(b), 0),
         D::Aligned | D::Memalign => (b, a),
         D::PosixMemalign => (c, b),
         D::Valloc => (a, PAGE),
