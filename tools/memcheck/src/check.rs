@@ -5,7 +5,8 @@ use atom_tool::stacks::{FrameRule, FrameRules};
 use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times, Uninterrupted};
 
 use crate::errors::{self, Wrong};
-use crate::{functions, heap, shadow, traces};
+use crate::names::is_libc;
+use crate::{functions, shadow, slots, traces};
 
 plain_data! {
     /// What is known of a checked reference.
@@ -38,13 +39,6 @@ static TABLE: std::sync::OnceLock<Table> = std::sync::OnceLock::new();
 
 pub fn begin(checked: Array<Checked>) {
     let _ = TABLE.set(Table(checked));
-}
-
-/// Names of objects whose references are not checked: their string routines read too far on purpose.
-pub fn is_libc(name: &str) -> bool {
-    ["libc.so", "libc-", "ld-linux", "ld-musl"]
-        .iter()
-        .any(|start| name.starts_with(start))
 }
 
 /// Parts of the names of string routines for some processors, in static programs.
@@ -343,7 +337,7 @@ fn string(address: u64, count: u64, size: u64, down: u64, access: u32, sp: u64, 
         0 => address,
         _ => address.wrapping_sub(len).wrapping_add(size),
     };
-    if len != 0 && heap::has(address) && !shadow::is_range_open(first, len) {
+    if len != 0 && slots::has(address) && !shadow::is_range_open(first, len) {
         bad_string(first, len, access, sp, rbp);
     }
 }
@@ -396,7 +390,7 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     };
     let size = u64::from(checked.size);
     let address = address.wrapping_add_signed(checked.offset.into());
-    if !heap::has(address) && !heap::has(address.wrapping_add(size - 1)) {
+    if !slots::has(address) && !slots::has(address.wrapping_add(size - 1)) {
         return;
     }
     let Some(closed) = shadow::first_closed(address, size) else {
