@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use atom_tool::prelude::*;
 use atom_tool::{SpinLock, thread_state};
 
-use crate::heap::{self, Block, CLASSES};
+use crate::slots::{self, Block, CLASSES};
 
 thread_state! {
     /// What a thread has of the heap.
@@ -92,7 +92,7 @@ impl Cache {
     pub fn take(&self, class: usize) -> Option<u64> {
         let free = self.free[class].get();
         if free != 0 {
-            self.free[class].set(heap::block_at(free).next.load(Relaxed));
+            self.free[class].set(slots::block_at(free).next.load(Relaxed));
             return Some(free);
         }
         let left = self.left[class].get();
@@ -100,7 +100,7 @@ impl Cache {
             return self.refill(class);
         }
         let fact = self.fresh[class].get();
-        self.fresh[class].set(heap::next_fact(fact));
+        self.fresh[class].set(slots::next_fact(fact));
         self.left[class].set(left - 1);
         Some(fact)
     }
@@ -114,7 +114,7 @@ impl Cache {
             for _ in 1..BATCH {
                 let next = match last {
                     0 => 0,
-                    last => heap::block_at(last).next.load(Relaxed),
+                    last => slots::block_at(last).next.load(Relaxed),
                 };
                 if next == 0 {
                     break;
@@ -122,19 +122,19 @@ impl Cache {
                 last = next;
             }
             if last != 0 {
-                heap.free[class] = heap::block_at(last).next.swap(0, Relaxed);
+                heap.free[class] = slots::block_at(last).next.swap(0, Relaxed);
             }
             first
         });
         if first != 0 {
-            self.free[class].set(heap::block_at(first).next.load(Relaxed));
+            self.free[class].set(slots::block_at(first).next.load(Relaxed));
             return Some(first);
         }
-        let (fact, count) = heap::take_fresh(class);
+        let (fact, count) = slots::take_fresh(class);
         if count == 0 {
             return None;
         }
-        self.fresh[class].set(heap::next_fact(fact));
+        self.fresh[class].set(slots::next_fact(fact));
         self.left[class].set(count - 1);
         Some(fact)
     }
@@ -152,7 +152,7 @@ impl Cache {
         let fact = block.fact();
         match self.last.get() {
             0 => self.first.set(fact),
-            last => heap::block_at(last).next.store(fact, Relaxed),
+            last => slots::block_at(last).next.store(fact, Relaxed),
         }
         self.last.set(fact);
         self.frees.add(1);
@@ -171,7 +171,7 @@ impl Cache {
         with(|heap| {
             match heap.last {
                 0 => heap.first = self.first.get(),
-                last => (heap::block_at(last).next).store(self.first.get(), Relaxed),
+                last => (slots::block_at(last).next).store(self.first.get(), Relaxed),
             }
             heap.last = self.last.get();
             heap.waiting += self.waiting.get();
@@ -180,8 +180,8 @@ impl Cache {
             }
             while heap.waiting > heap.limit && heap.first != heap.last {
                 let first = heap.first;
-                let block = heap::block_at(first);
-                let class = heap::class_of_fact(first);
+                let block = slots::block_at(first);
+                let class = slots::class_of_fact(first);
                 heap.first = block.next.load(Relaxed);
                 heap.waiting -= block.size();
                 block.next.store(heap.free[class], Relaxed);

@@ -7,8 +7,9 @@ use atom_tool::{ThreadData, Uninterrupted};
 
 use crate::caches::Cache;
 use crate::errors::{self, Wrong};
-use crate::heap::{self, Block, Wanted};
+use crate::heap::{self, Wanted};
 use crate::names::{Does, Does as D, Family, PROCEDURES};
+use crate::slots::{self, Block};
 use crate::traces;
 
 /// Size of a page in bytes.
@@ -66,7 +67,7 @@ fn report(wrong: &Wrong) {
 
 #[analysis]
 fn usable_size(outcome: Outcome, address: u64) {
-    let block = heap::find(address).filter(|block| block.is_live());
+    let block = slots::find(address).filter(|block| block.is_live());
     outcome.returns(block.map_or(0, Block::size));
 }
 
@@ -96,7 +97,7 @@ fn allocate_otherwise(
 ) {
     let does = Does::from_number(does);
     let (size, align) = match does {
-        D::Calloc => (a.checked_mul(b).unwrap_or(u64::MAX), 0),
+        D::Calloc => (a.saturating_mul(b), 0),
         D::Aligned | D::Memalign => (b, a),
         D::PosixMemalign => (c, b),
         D::Valloc => (a, PAGE),
@@ -190,7 +191,7 @@ fn reallocate(cache: &Cache, old: u64, wanted: Wanted) -> Option<u64> {
     if old == 0 {
         return heap::allocate(cache, wanted, false);
     }
-    let block = heap::find(old).filter(|block| block.start() == old && block.is_live());
+    let block = slots::find(old).filter(|block| block.start() == old && block.is_live());
     let Some(block) = block else {
         report(&Wrong::Free {
             address: old,
@@ -241,7 +242,7 @@ fn free_sized(
 /// Frees a block, or reports why it cannot.
 #[inline]
 fn release(cache: &Cache, address: u64, does: Does, stack: u32, size: Option<u64>) {
-    let block = heap::find(address).filter(|b| b.start() == address && b.is_live());
+    let block = slots::find(address).filter(|b| b.start() == address && b.is_live());
     let is_other = block.is_some_and(|block| block.does().family() != does.family());
     if let Some(block) = block {
         if is_other {

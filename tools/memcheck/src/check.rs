@@ -2,10 +2,11 @@
 
 use atom_tool::prelude::*;
 use atom_tool::stacks::{FrameRule, FrameRules};
-use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times};
+use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times, Uninterrupted};
 
 use crate::errors::{self, Wrong};
-use crate::{functions, heap, shadow, traces};
+use crate::names::is_libc;
+use crate::{functions, shadow, slots, traces};
 
 plain_data! {
     /// What is known of a checked reference.
@@ -38,13 +39,6 @@ static TABLE: std::sync::OnceLock<Table> = std::sync::OnceLock::new();
 
 pub fn begin(checked: Array<Checked>) {
     let _ = TABLE.set(Table(checked));
-}
-
-/// Names of objects whose references are not checked: their string routines read too far on purpose.
-pub fn is_libc(name: &str) -> bool {
-    ["libc.so", "libc-", "ld-linux", "ld-musl"]
-        .iter()
-        .any(|start| name.starts_with(start))
 }
 
 /// Parts of the names of string routines for some processors, in static programs.
@@ -272,7 +266,7 @@ impl References {
                 2 => inst.add_call(Before, two, args),
                 4 => inst.add_call(Before, four, args),
                 8 => inst.add_call(Before, eight, args),
-                _ => inst.add_call(Before, wide, (address, last, number, sp, rbp)),
+                _ => inst.add_call(Before, wide, (address, address, last, number, sp, rbp)),
             }
         }
     }
@@ -326,12 +320,12 @@ fn eight(address: u64, again: u64, access: u32, sp: u64, rbp: u64) {
 
 /// A reference of another size: its first and last bytes are looked at.
 #[analysis]
-fn wide(address: u64, more: u64, access: u32, sp: u64, rbp: u64) {
+fn wide(address: u64, again: u64, more: u64, access: u32, sp: u64, rbp: u64) {
     // SAFETY: the shadow is mapped as a whole.
-    unsafe {
-        if shadow_of(address).read() | shadow_of(address.wrapping_add(more)).read() != 0 {
-            bad(address, access, sp, rbp);
-        }
+    if unsafe { shadow_of(address).read() | shadow_of(address.wrapping_add(more)).read() } != 0
+        && (is_closed(again) || is_closed(again.wrapping_add(more)))
+    {
+        bad(again, access, sp, rbp);
     }
 }
 
@@ -343,7 +337,7 @@ fn string(address: u64, count: u64, size: u64, down: u64, access: u32, sp: u64, 
         0 => address,
         _ => address.wrapping_sub(len).wrapping_add(size),
     };
-    if len != 0 && heap::has(address) && !shadow::is_range_open(first, len) {
+    if len != 0 && slots::has(address) && !shadow::is_range_open(first, len) {
         bad_string(first, len, access, sp, rbp);
     }
 }
@@ -396,7 +390,7 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     };
     let size = u64::from(checked.size);
     let address = address.wrapping_add_signed(checked.offset.into());
-    if !heap::has(address) && !heap::has(address.wrapping_add(size - 1)) {
+    if !slots::has(address) && !slots::has(address.wrapping_add(size - 1)) {
         return;
     }
     let Some(closed) = shadow::first_closed(address, size) else {
@@ -406,11 +400,14 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     if is_whole && (address..address + size).any(shadow::is_open) {
         return;
     }
-    errors::report(&Wrong::Access {
-        access,
-        is_write: checked.is_write,
-        size,
-        address: closed,
-        stack: traces::at_inst(None, checked.rule, sp, rbp),
+    // The rest needs little of the program's stack, so that it can be called there.
+    Uninterrupted::run(|_| {
+        errors::report(&Wrong::Access {
+            access,
+            is_write: checked.is_write,
+            size,
+            address: closed,
+            stack: traces::at_inst(None, checked.rule, sp, rbp),
+        });
     });
 }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use atom_tool::prelude::*;
 
-use crate::heap::{self, Known};
 use crate::names::Does;
 use crate::out;
+use crate::slots::{self, Known};
 use crate::suppressions;
 use crate::told::{Frame, Kind, Part, Told};
 use crate::traces;
@@ -350,7 +350,7 @@ fn address_parts(address: u64) -> Vec<Part> {
 
 /// The block whose slot or redzone an address is in.
 fn nearest(address: u64) -> Option<Known> {
-    let known = |address| heap::find(address).map(heap::Block::known);
+    let known = |address| slots::find(address).map(slots::Block::known);
     let own = known(address);
     // Before the block the end of the one before may be nearer.
     let before = own.filter(|own| address < own.start);

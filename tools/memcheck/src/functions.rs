@@ -12,9 +12,9 @@ use atom_tool::Uninterrupted;
 use atom_tool::prelude::*;
 use atom_tool::stacks::{CallStacks, FrameRule, FrameRules};
 
-use crate::check::is_libc;
 use crate::errors::{self, Wrong};
-use crate::{heap, shadow, traces};
+use crate::names::is_libc;
+use crate::{shadow, slots, traces};
 
 /// What a function does with its arguments `a`, `b`, `c`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -322,7 +322,7 @@ impl Entered {
     /// Reports a range that is not addressable.
     #[inline]
     fn check(self, is_write: bool, from: u64, len: u64) {
-        if len != 0 && heap::has(from) && !shadow::is_range_open(from, len) {
+        if len != 0 && slots::has(from) && !shadow::is_range_open(from, len) {
             self.wrong(is_write, from, len);
         }
     }
@@ -349,7 +349,7 @@ impl Entered {
 
 #[analysis]
 fn entered(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
-    if heap::has(a) || heap::has(b) {
+    if slots::has(a) || slots::has(b) {
         check(function, a, b, c, sp, rbp);
     }
 }
@@ -372,8 +372,8 @@ fn check(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
         }
         M::Set => write(a, c.saturating_mul(width)),
         M::Clear => write(a, b),
-        M::Length if heap::has(a) => read(a, length(a, u64::MAX, width)),
-        M::LengthLimited if heap::has(a) && !is_open_for(a, b, width) => {
+        M::Length if slots::has(a) => read(a, length(a, u64::MAX, width)),
+        M::LengthLimited if slots::has(a) && !is_open_for(a, b, width) => {
             read(a, length(a, b, width));
         }
         M::CopyString => {
@@ -406,11 +406,11 @@ fn check(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
             read(a, len);
             read(b, len);
         }
-        M::Find if heap::has(a) => find(entered, a, b, u64::MAX, true),
-        M::FindLimited if heap::has(a) && !is_open_for(a, c, width) => {
+        M::Find if slots::has(a) => find(entered, a, b, u64::MAX, true),
+        M::FindLimited if slots::has(a) && !is_open_for(a, c, width) => {
             find(entered, a, b, c, false)
         }
-        M::FindAnyway if heap::has(a) => find(entered, a, b, u64::MAX, false),
+        M::FindAnyway if slots::has(a) => find(entered, a, b, u64::MAX, false),
         _ => {}
     }
 }
@@ -431,7 +431,7 @@ fn find(entered: Entered, a: u64, wanted: u64, limit: u64, is_string: bool) {
 
 #[analysis]
 fn system_call(call: u32, from: u64, len: u64, sp: u64, rbp: u64) {
-    if heap::has(from) && len != 0 && !shadow::is_range_open(from, len) {
+    if slots::has(from) && len != 0 && !shadow::is_range_open(from, len) {
         wrong_call(call, from, len, sp, rbp);
     }
 }

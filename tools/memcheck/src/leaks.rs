@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::caches::Cache;
 use crate::errors::{self, Sum};
-use crate::heap::{self, Block};
 use crate::names::{Does, Family};
 use crate::out::{self, grouped};
+use crate::slots::{self, Block};
 use crate::suppressions;
 use crate::told::{Kind, Leak, Told};
 use atom_tool::prelude::*;
@@ -59,7 +59,7 @@ fn roots() -> Vec<[u64; 2]> {
             area_end = end;
             continue;
         }
-        let is_own = heap::is_own(start)
+        let is_own = slots::is_own(start)
             || (0x7fff_8000..0x1000_7fff_8000).contains(&start)
             || (0x5500_0000_0000..0x5555_0000_0000).contains(&start)
             || (0x5660_0000_0000..0x5680_0000_0000).contains(&start);
@@ -76,7 +76,7 @@ fn scan([start, end]: [u64; 2], mut found: impl FnMut(&'static Block, bool)) {
     while at + 8 <= end {
         let word = word(at);
         at += 8;
-        if let Some(block) = heap::find(word)
+        if let Some(block) = slots::find(word)
             && block.is_live()
             && word >= block.start()
             && word < block.start() + block.size().max(1)
@@ -141,7 +141,7 @@ fn follow(work: &mut Vec<[u64; 2]>) {
 
 /// Blocks that only possibly reached ones lead to are so, too.
 fn follow_possible() {
-    let possible = heap::live().filter(|block| mark_of(block) == POSSIBLE);
+    let possible = slots::live().filter(|block| mark_of(block) == POSSIBLE);
     let mut work: Vec<_> = possible.map(range_of).collect();
     while let Some(range) = work.pop() {
         scan(range, |block, _| {
@@ -177,7 +177,7 @@ impl Amount {
 /// What only lost blocks lead to is lost with them. Returns for the others, by their starts, what each leads to.
 fn follow_lost() -> HashMap<u64, Amount> {
     let mut led_to: HashMap<u64, Amount> = HashMap::new();
-    let lost: Vec<_> = heap::live().filter(|block| mark_of(block) == 0).collect();
+    let lost: Vec<_> = slots::live().filter(|block| mark_of(block) == 0).collect();
     for leader in lost {
         if mark_of(leader) != 0 {
             continue;
@@ -233,7 +233,7 @@ pub fn report(detail: Detail, caches: AllThreads<Cache>) -> Sum {
         bytes += cache.bytes.get();
     }
     let mut live = Amount::default();
-    heap::live().for_each(|block| live.add(Amount::of(block)));
+    slots::live().for_each(|block| live.add(Amount::of(block)));
     let [size, blocks, allocations, frees, bytes] =
         [live.bytes, live.blocks, allocations, frees, bytes].map(grouped);
     out::note(&format!(
@@ -254,7 +254,7 @@ fn leaks(detail: Detail) -> Sum {
     follow_possible();
     let led_to = follow_lost();
     let mut records: HashMap<Key, Record> = HashMap::new();
-    for block in heap::live() {
+    for block in slots::live() {
         let key = (leak_of(mark_of(block)), block.does(), block.allocated());
         let record = records.entry(key).or_default();
         record.own.add(Amount::of(block));

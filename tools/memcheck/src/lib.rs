@@ -15,6 +15,7 @@ mod names;
 mod options;
 mod out;
 mod shadow;
+mod slots;
 mod suppressions;
 mod symbols;
 mod told;
@@ -42,7 +43,7 @@ fn begin(
     strings: Strings,
 ) {
     let settings = settings.get();
-    if !shadow::begin() || !heap::begin() {
+    if !shadow::begin() || !slots::begin() {
         eprintln!("memcheck: the process has no room for shadow memory");
         std::process::exit(1);
     }

@@ -103,6 +103,13 @@ impl Does {
     }
 }
 
+/// Names of objects whose references are not checked: their string routines read too far on purpose.
+pub fn is_libc(name: &str) -> bool {
+    ["libc.so", "libc-", "ld-linux", "ld-musl"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
 /// The procedures by their symbols.
 pub const PROCEDURES: [(&str, Does); 45] = [
     ("malloc", D::Malloc),

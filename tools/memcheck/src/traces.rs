@@ -3,6 +3,7 @@
 //! A stack is a list of numbers of calls. A list that was seen before is known by its hash: the same 53 bits are taken for the
 //! same list. Most stacks need no walk: each thread keeps walks with the words that they have read.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -211,11 +212,9 @@ pub fn at_entry(walks: &ThreadCell<u64>, sp: u64, rbp: u64) -> u32 {
 #[cold]
 #[inline(never)]
 fn first_walk(walks: &ThreadCell<u64>, sp: u64, rbp: u64) -> u32 {
-    let at = Uninterrupted::run(|_| {
-        let zeros = Box::<Walks>::new_zeroed();
-        // SAFETY: integers.
-        std::ptr::from_mut(Box::leak(unsafe { zeros.assume_init() })).expose_provenance()
-    });
+    // SAFETY: the size is not 0; integers may be zeros.
+    let at = Uninterrupted::run(|_| unsafe { alloc_zeroed(Layout::new::<Walks>()) });
+    let at = at.expose_provenance();
     walks.set(at as u64);
     at_entry_anew(sp, rbp)
 }

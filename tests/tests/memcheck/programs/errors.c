@@ -27,6 +27,10 @@ APART static void twice(void *p)
 {
     free(p); // error: Invalid free() / delete / delete[] / realloc()
 }
+APART static void larger(void *p)
+{
+    p = realloc(p, 80); // error: Invalid free() / delete / delete[] / realloc()
+}
 APART static void inside(char *p)
 {
     free(p + 8); // error: Invalid free() / delete / delete[] / realloc()
@@ -66,6 +70,7 @@ int main(void)
     free(q);
     late((long *)q);
     twice(q);
+    larger(q);
     elsewhere();
     negative(-5);
     q = block(100);

@@ -20,6 +20,18 @@ APART static void release(int *p)
 {
     free(p); // error: Mismatched free() / delete / delete []
 }
+APART static void sized(void *p)
+{
+    ::operator delete(p, std::size_t(12)); // error: Mismatched new/delete size value: 12
+}
+APART static void sized_array(void *p)
+{
+    ::operator delete[](p, std::size_t(24)); // error: Mismatched new/delete size value: 24
+}
+
+struct alignas(64) Line {
+    char bytes[64];
+};
 
 int main()
 {
@@ -31,4 +43,10 @@ int main()
     drop(array());
     drop_array(one());
     release(one());
+    sized(::operator new(16));
+    sized_array(::operator new[](16));
+    ::operator delete(::operator new(16), std::size_t(16));
+    delete new Line;
+    delete[] new Line[3];
+    delete[] new std::string[5];
 }
