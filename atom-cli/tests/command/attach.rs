@@ -162,7 +162,7 @@ fn moment(limit: u32) -> Duration {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap();
-    Duration::from_millis((now.subsec_nanos() / 1000 % limit).into())
+    Duration::from_millis((now.subsec_micros() % limit).into())
 }
 
 /// Attaches, which must succeed; what is said.
