@@ -277,9 +277,9 @@ impl Attached {
             }
             let mut worker = Worker::new(*tid, self.helper.code, memory, self.helper.frame())?;
             if i == 0 {
-                worker.function(entrance.start, [entrance.info, self.helper.room()])?;
+                worker.function(memory, entrance.start, [entrance.info, self.helper.room()])?;
             } else {
-                worker.function(entrance.enter, [0; 2])?;
+                worker.function(memory, entrance.enter, [0; 2])?;
             }
             worker.end()?;
             bases.push(trace::registers(*tid).map_err(failed)?.gs_base);

@@ -137,7 +137,7 @@ impl Helper {
         // Functions return there; this command notices it, so there is no frame.
         let frame = self.own[1] - THREAD - FRAME + 8;
         self.memory
-            .write_all_at(&self.code.restore.to_le_bytes(), frame)
+            .write_all_at(&self.code.returned.to_le_bytes(), frame)
             .map_err(fail)?;
         self.worker.settle(self.code, frame);
         let thread = self.own[1] - THREAD;
@@ -238,7 +238,7 @@ impl Helper {
 
     /// Calls a function of the runtime.
     pub fn function(&mut self, address: u64, arguments: [u64; 2]) -> Result<u64> {
-        self.worker.function(address, arguments)
+        self.worker.function(&self.memory, address, arguments)
     }
 
     /// Gives the helper descriptors of open files; the numbers that it knows them by.

@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atom_core::{Error, Result};
 
@@ -48,8 +48,10 @@ pub struct Code {
     pub call: u64,
     /// The system call `rt_sigreturn`.
     pub restore: u64,
-    /// The address after it.
-    pub restored: u64,
+    /// Where functions return to: that is noted in the frame, and the thread sleeps for a while before it is restored.
+    pub returned: u64,
+    /// The address after all of it.
+    pub end: u64,
 }
 
 /// `mov rax, 15; syscall` and `mov eax, 15; syscall`, as C libraries have it.
@@ -57,24 +59,57 @@ const RESTORERS: [&[u8]; 2] = [
     &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
     &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
 ];
-/// `mov rdi, rax`: what a function answers is where it can be seen when the system call begins.
-const KEEP: [u8; 3] = [0x48, 0x89, 0xc7];
 /// `syscall; ret`.
 const CALL: [u8; 3] = [SYSCALL[0], SYSCALL[1], 0xc3];
 
 impl Code {
     /// The code of [`Self::bytes`] at an address.
     pub fn at(address: u64) -> Self {
+        let end = address + Self::bytes().len() as u64;
         Self {
             call: address,
-            restore: address + CALL.len() as u64,
-            restored: address + Self::bytes().len() as u64,
+            returned: address + CALL.len() as u64,
+            restore: end - RESTORERS[1].len() as u64,
+            end,
         }
     }
 
     /// Code that has all pieces.
     pub fn bytes() -> Vec<u8> {
-        [&CALL[..], &KEEP, RESTORERS[1]].concat()
+        /// Seconds for which a thread sleeps.
+        const SLEEP: u32 = 2;
+        let place = |word: u32| (NOTES + 8 * word).to_le_bytes();
+        // mov [rsp + place], rax
+        let answer = [&[0x48, 0x89, 0x84, 0x24][..], &place(1)].concat();
+        // mov qword ptr [rsp + place], value
+        let note = |word: u32, value: u32| {
+            [
+                &[0x48, 0xc7, 0x84, 0x24][..],
+                &place(word),
+                &value.to_le_bytes(),
+            ]
+            .concat()
+        };
+        // lea rdx, [rsp + place]; xor edi, edi; xor esi, esi; xor r10d, r10d; mov r8d, 8; mov eax, ppoll; syscall. This call keeps
+        // what the kernel has noted of a sleep that was interrupted.
+        let time = [&[0x48, 0x8d, 0x94, 0x24][..], &place(2)].concat();
+        let none = [
+            0x31, 0xff, 0x31, 0xf6, 0x45, 0x31, 0xd2, 0x41, 0xb8, 8, 0, 0, 0, 0xb8,
+        ];
+        let number = (libc::SYS_ppoll as u32).to_le_bytes();
+        [
+            &CALL[..],
+            &answer,
+            &note(2, SLEEP),
+            &note(3, 0),
+            &note(0, 1),
+            &time,
+            &none,
+            &number,
+            &SYSCALL,
+            RESTORERS[1],
+        ]
+        .concat()
     }
 
     /// Finds the pieces in the process.
@@ -95,7 +130,8 @@ impl Code {
                 return Ok(Self {
                     call,
                     restore,
-                    restored: restore + size,
+                    returned: restore,
+                    end: restore + size,
                 });
             }
         }
@@ -118,8 +154,10 @@ fn memchr(bytes: &[u8], what: &[u8]) -> Option<usize> {
     None
 }
 
-/// Largest size of a frame in bytes.
+/// Largest size of a frame in bytes, with the notes at its end.
 pub const FRAME: u64 = 1 << 14;
+/// Distance in bytes of the notes of [`Code::returned`] from the stack pointer there: 1 when a function has returned, its answer, and a time.
+const NOTES: u32 = FRAME as u32 - 72;
 
 /// The bytes of a frame at an address, with an address to return to in front of the kernel's `ucontext`. `vectors` may be empty.
 pub fn frame(code: &Code, at: u64, registers: &Registers, mask: u64, vectors: &[u8]) -> Vec<u8> {
@@ -132,7 +170,7 @@ pub fn frame(code: &Code, at: u64, registers: &Registers, mask: u64, vectors: &[
     let r = registers;
     let state = (at + 8 * WORDS as u64).next_multiple_of(64);
     let pointer = if vectors.is_empty() { 0 } else { state };
-    let mut words = vec![code.restore, XSTATE_AND_SS, 0];
+    let mut words = vec![code.returned, XSTATE_AND_SS, 0];
     words.extend(NO_STACK);
     words.extend([r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]);
     words.extend([
@@ -282,8 +320,8 @@ impl Worker {
         Ok(answer as u64)
     }
 
-    /// Calls a function; its answer.
-    pub fn function(&mut self, address: u64, arguments: [u64; 2]) -> Result<u64> {
+    /// Calls a function; its answer. The thread runs freely meanwhile, as stops take long where there is other work.
+    pub fn function(&mut self, memory: &File, address: u64, arguments: [u64; 2]) -> Result<u64> {
         let mut registers = self.registers;
         registers.rip = address;
         [registers.rdi, registers.rsi] = arguments;
@@ -291,28 +329,49 @@ impl Worker {
         registers.rbp = 0;
         registers.orig_rax = NONE;
         registers.eflags &= !FLAGS;
+        let notes = self.frame + 8 + u64::from(NOTES);
+        memory.write_all_at(&[0; 16], notes).map_err(failed)?;
         trace::set_registers(self.tid, &registers).map_err(failed)?;
-        loop {
-            self.run_to_call()?;
-            let mut now = trace::registers(self.tid).map_err(failed)?;
-            let is_end = now.rsp == self.frame + 8 && now.rip == self.code.restored;
-            if is_end {
-                now.orig_rax = NONE;
-                trace::set_registers(self.tid, &now).map_err(failed)?;
+        trace::resume(self.tid, How::Freely, 0).map_err(failed)?;
+        let mut words = [0; 16];
+        let start = Instant::now();
+        while words[0] == 0 {
+            match trace::wait(self.tid, Duration::ZERO) {
+                None if start.elapsed() > self.patience => {
+                    return Err(fail("a call in it does not end"));
+                }
+                None => {}
+                Some(Stop::Signal(signal)) if FAULTS.contains(&signal) => {
+                    return Err(fail(&format!(
+                        "a call in it ended with the signal {signal}"
+                    )));
+                }
+                Some(Stop::Ended) => return Err(fail("it has ended")),
+                Some(_) => trace::resume(self.tid, How::Freely, 0).map_err(failed)?,
             }
-            self.run_to_call()?;
-            if is_end {
-                // The function has set the base of gs for the thread.
-                let after = trace::registers(self.tid).map_err(failed)?;
-                self.registers.gs_base = after.gs_base;
-                // Until the end of the work the frame is where the thread would go on.
-                self.idle(&after)?;
-                return Ok(now.rdi);
-            }
+            trace::pause(start.elapsed());
+            memory.read_exact_at(&mut words, notes).map_err(failed)?;
         }
+        trace::interrupt(self.tid);
+        if !trace::wait_for_trap(self.tid)? {
+            return Err(fail("it has ended"));
+        }
+        let after = trace::registers(self.tid).map_err(failed)?;
+        if !(self.code.call..self.code.end).contains(&after.rip) {
+            // It was not stopped in time, and continues by itself.
+            self.has_ended = true;
+            return Err(fail("this machine has too much other work").advice("try again"));
+        }
+        // The function has set the base of gs for the thread.
+        self.registers.gs_base = after.gs_base;
+        // Until the end of the work the frame is where the thread would continue.
+        self.idle(&after)?;
+        Ok(u64::from_le_bytes(
+            words[8..].try_into().expect("eight bytes"),
+        ))
     }
 
-    /// Lets the thread go on at its frame, if this command ends.
+    /// Lets the thread continue at its frame, if this command ends.
     fn idle(&self, now: &Registers) -> Result<()> {
         let mut idle = *now;
         idle.orig_rax = NONE;

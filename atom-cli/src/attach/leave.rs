@@ -175,7 +175,8 @@ impl Attached {
             let helper = &self.helper;
             let mut worker = Worker::new(*tid, helper.code, &helper.memory, helper.frame())?;
             let arguments = [Command::Leave as u64, self.pid as u64];
-            let answer = worker.function(self.files.entrance.attached, arguments)?;
+            let answer =
+                worker.function(&helper.memory, self.files.entrance.attached, arguments)?;
             worker.end()?;
             self.remains = answer != 0;
         }

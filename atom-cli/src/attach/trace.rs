@@ -19,7 +19,8 @@ pub const DOING: &str = "entering the process";
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which the wait takes the processor.
 const SHORT: Duration = Duration::from_micros(500);
-/// Time between two looks.
+/// Time between two looks, at first and at last.
+const LONGEST: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Size in bytes of the kernel's signal mask.
@@ -189,6 +190,15 @@ pub fn set_vectors(tid: i32, bytes: &[u8]) -> std::io::Result<()> {
     }
 }
 
+/// Waits a little in a wait that has taken a time: most things happen at once.
+pub fn pause(waited: Duration) {
+    if waited < SHORT {
+        std::thread::yield_now();
+    } else {
+        sleep(PAUSE.max(waited / 64).min(LONGEST));
+    }
+}
+
 /// Waits until a thread stops or ends. `None` if it does not do so in time.
 pub fn wait(tid: i32, patience: Duration) -> Option<Stop> {
     let start = Instant::now();
@@ -196,9 +206,7 @@ pub fn wait(tid: i32, patience: Duration) -> Option<Stop> {
     loop {
         // SAFETY: the kernel writes the status.
         match unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) } {
-            // Most threads stop at once.
-            0 if start.elapsed() < SHORT => std::thread::yield_now(),
-            0 if start.elapsed() < patience => sleep(PAUSE),
+            0 if start.elapsed() < patience => pause(start.elapsed()),
             0 => return None,
             -1 => return Some(Stop::Ended),
             _ => return Some(stop(tid, status)),

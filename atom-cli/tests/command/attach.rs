@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::common::{Folder, stderr};
 
-/// Makes rounds of known work until a time has passed; prints their number.
+/// Makes rounds of known work until there is a file `stop`; prints their number.
 const ROUNDS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <unistd.h>
 static volatile unsigned long sink;
 __attribute__((noinline, noipa)) unsigned long work(unsigned long n) {
     unsigned long s = 0;
@@ -23,15 +23,14 @@ __attribute__((noinline, noipa)) unsigned long work(unsigned long n) {
 __attribute__((noinline, noipa)) void marker(void) { sink++; }
 int main(int argc, char **argv) {
     unsigned long rounds = 0, most = strtoul(argv[1], 0, 10);
-    time_t end = time(0) + atoi(argv[2]);
-    while (rounds < most && (rounds % 64 || time(0) < end)) { sink += work(1000); marker(); rounds++; }
+    while (rounds < most && (rounds % 64 || access("stop", F_OK))) { sink += work(1000); marker(); rounds++; }
     printf("%lu\n", rounds);
     return 0;
 }
 "#;
 
 /// Threads that compute, sleep in the kernel in many ways, begin, end and fork, and that complain if a system call ends as it
-/// should not.
+/// should not. They end when there is a file `stop`.
 const THREADS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -77,12 +76,11 @@ static void *forker(void *p) {
     return 0;
 }
 static void on_tick(int signal, siginfo_t *information, void *context) { ticks++; for (volatile int i = 0; i < 100; i++) ; }
-int main(int argc, char **argv) {
+int main(void) {
     sigset_t all, none;
     sigfillset(&all);
     sigemptyset(&none);
     pthread_sigmask(SIG_BLOCK, &all, 0);
-    double end = now() + atof(argv[1]);
     int pipes[2];
     if (pipe(pipes)) return 1;
     void *(*const all_of[])(void *) = {busy, busy, sleeper, epoller, poller, reader, waiter, maker, forker};
@@ -95,7 +93,7 @@ int main(int argc, char **argv) {
     pthread_sigmask(SIG_SETMASK, &none, 0);
     struct itimerval often = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_REAL, &often, 0);
-    while (now() < end) { for (volatile int i = 0; i < 100000; i++) ; if (write(pipes[1], "x", 1) != 1) BAD("write"); }
+    while (access("stop", F_OK)) { for (volatile int i = 0; i < 100000; i++) ; if (write(pipes[1], "x", 1) != 1) BAD("write"); }
     over = 1;
     close(pipes[1]);
     pthread_mutex_lock(&m);
@@ -106,6 +104,9 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
+
+/// More rounds than there is time for.
+const MANY: &str = "1000000000000";
 
 /// A process that is ended with this value.
 struct Process(Child);
@@ -126,8 +127,9 @@ impl Process {
         self.0.id().to_string()
     }
 
-    /// Waits for its end; its output.
-    fn finish(&mut self) -> String {
+    /// Lets it end, and waits for that; its output.
+    fn finish(&mut self, folder: &Folder) -> String {
+        folder.write("stop", "");
         let mut text = String::new();
         self.0
             .stdout
@@ -137,6 +139,7 @@ impl Process {
             .unwrap();
         let status = self.0.wait().unwrap();
         assert!(status.success(), "{status}: {text}");
+        fs::remove_file(folder.join("stop")).unwrap();
         text
     }
 
@@ -193,14 +196,14 @@ fn known_work_is_counted_and_the_text_comes_back() {
     let folder = Folder::new();
     folder.compile("rounds", ROUNDS, &["-O1"]);
     let run = folder
-        .command(&["run", "-q", "icount", "--", "./rounds", "1000", "60"])
+        .command(&["run", "-q", "icount", "--", "./rounds", "1000"])
         .output()
         .unwrap();
     assert!(run.status.success(), "{}", stderr(&run));
     let whole = String::from_utf8(folder.read("icount.out")).unwrap();
     let each = [count(&whole, "work") / 1000, count(&whole, "marker") / 1000];
     assert!(each[0] > 5000 && each[1] > 1, "{whole}");
-    let mut process = Process::start(&folder, &["rounds", "1000000000", "12"]);
+    let mut process = Process::start(&folder, &["rounds", MANY]);
     let before = process.maps();
     for time in ["1s", "200ms"] {
         sleep(moment(300));
@@ -213,7 +216,7 @@ fn known_work_is_counted_and_the_text_comes_back() {
         assert!(rounds > 100, "{report}");
         assert!(work.abs_diff(rounds * each[0]) <= 2 * each[0], "{report}");
     }
-    let rounds: u64 = process.finish().trim().parse().unwrap();
+    let rounds: u64 = process.finish(&folder).trim().parse().unwrap();
     assert!(rounds > 1000);
 }
 
@@ -221,20 +224,13 @@ fn known_work_is_counted_and_the_text_comes_back() {
 fn threads_that_sleep_start_fork_and_get_signals_notice_nothing() {
     let folder = Folder::new();
     folder.compile("threads", THREADS, &["-O2", "-pthread"]);
-    let mut process = Process::start(&folder, &["threads", "8"]);
-    let start = Instant::now();
-    let mut times = 0;
-    while start.elapsed() < Duration::from_secs(5) {
+    let mut process = Process::start(&folder, &["threads"]);
+    for _ in 0..6 {
         sleep(moment(200));
-        attach(
-            &folder,
-            &["-q", "--for", "100ms", "icount"],
-            &process.number(),
-        );
-        times += 1;
+        let words = ["-q", "--for", "100ms", "icount"];
+        attach(&folder, &words, &process.number());
     }
-    assert_eq!(process.finish(), "fine\n");
-    assert!(times > 1);
+    assert_eq!(process.finish(&folder), "fine\n");
 }
 
 #[test]
@@ -242,11 +238,11 @@ fn a_process_works_after_the_command_was_killed() {
     let folder = Folder::new();
     folder.compile("threads", THREADS, &["-O2", "-pthread"]);
     // The next ones are quick.
-    let mut first = Process::start(&folder, &["threads", "3"]);
+    let mut first = Process::start(&folder, &["threads"]);
     attach(&folder, &["-q", "--for", "10ms", "icount"], &first.number());
-    first.finish();
+    first.finish(&folder);
     for _ in 0..6 {
-        let mut process = Process::start(&folder, &["threads", "2"]);
+        let mut process = Process::start(&folder, &["threads"]);
         let words = [
             "attach",
             "-q",
@@ -261,24 +257,39 @@ fn a_process_works_after_the_command_was_killed() {
         command.kill().unwrap();
         let status = command.wait().unwrap();
         assert!(status.success() || status.signal() == Some(9));
-        assert_eq!(process.finish(), "fine\n");
+        sleep(moment(300));
+        assert_eq!(process.finish(&folder), "fine\n");
     }
+}
+
+/// A command that has entered a process.
+fn entered(folder: &Folder, pid: &str) -> Child {
+    let mut command = folder.command(&["attach", "icount", "--", pid]);
+    let command = command.stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let is_in = || {
+        let words = ["ctl", pid, "status"];
+        let output = folder.command(&words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("1 window")
+    };
+    while !is_in() {
+        assert!(start.elapsed() < Duration::from_secs(120));
+        sleep(Duration::from_millis(50));
+    }
+    command
 }
 
 #[test]
 fn another_command_asks_for_a_report_and_leaves() {
     let folder = Folder::new();
     folder.compile("rounds", ROUNDS, &["-O1"]);
-    let mut process = Process::start(&folder, &["rounds", "1000000000", "20"]);
+    let mut process = Process::start(&folder, &["rounds", MANY]);
     let pid = process.number();
-    let mut command = folder.command(&["attach", "icount", "--", &pid]);
-    let command = command.stderr(Stdio::piped()).spawn().unwrap();
-    let ctl = |what: &str| folder.command(&["ctl", &pid, what]).output().unwrap();
-    let start = Instant::now();
-    while !String::from_utf8_lossy(&ctl("status").stdout).contains("1 window") {
-        assert!(start.elapsed() < Duration::from_secs(60));
-        sleep(Duration::from_millis(50));
-    }
+    let command = entered(&folder, &pid);
+    let ctl = |what: &str| {
+        let words = ["ctl", &pid, what];
+        folder.command(&words).output().unwrap()
+    };
     let output = ctl("report");
     assert!(output.status.success(), "{}", stderr(&output));
     let report = String::from_utf8(folder.read("icount.out.now")).unwrap();
@@ -306,12 +317,15 @@ fn another_command_asks_for_a_report_and_leaves() {
 fn a_process_that_ends_meanwhile_is_reported() {
     let folder = Folder::new();
     folder.compile("rounds", ROUNDS, &["-O1"]);
-    let mut process = Process::start(&folder, &["rounds", "1000000000", "6"]);
-    attach(&folder, &["icount"], &process.number());
+    let mut process = Process::start(&folder, &["rounds", MANY]);
+    let command = entered(&folder, &process.number());
+    sleep(Duration::from_millis(200));
+    process.0.kill().unwrap();
+    let output = command.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
     let report = String::from_utf8(folder.read("icount.out")).unwrap();
     assert!(count(&report, "work") > 1000, "{report}");
     assert!(report.contains("until it ended"), "{report}");
-    process.finish();
 }
 
 #[test]
@@ -326,9 +340,9 @@ fn what_cannot_be_entered_is_refused_with_the_reason() {
         assert!(said.contains(reason), "{said}");
     };
     refused(&["icount"], "no-number", "not named by its number");
-    let fixed = Process::start(&folder, &["fixed", "1000000000", "20"]);
+    let fixed = Process::start(&folder, &["fixed", MANY]);
     refused(&["icount"], &fixed.number(), "it is a static program");
-    let stopped = Process::start(&folder, &["rounds", "1000000000", "20"]);
+    let stopped = Process::start(&folder, &["rounds", MANY]);
     let pid = stopped.number();
     refused(
         &["--from", "work", "icount"],
