@@ -279,6 +279,28 @@ fn length(start: u64, limit: u64, width: u64) -> u64 {
     read_until(start, limit, width, |c| c == 0, &[0]) - start
 }
 
+/// Bytes that are looked at first.
+const NEXT: u64 = 64;
+
+/// True if one of two bytes is among the next ones, which are all addressable: then nothing can be wrong.
+fn ends_soon(at: u64, width: u64, bytes: [u8; 2]) -> bool {
+    let [one, other] = bytes;
+    let is_end = |word: u64| has_byte(word, one) || has_byte(word, other);
+    width == 1
+        && shadow::is_range_open(at, NEXT)
+        && (0..NEXT).step_by(8).any(|i| is_end(load(at + i)))
+}
+
+/// True if two ranges differ soon, or strings end, and all bytes until then are addressable.
+fn differ_soon(a: u64, b: u64, is_string: bool) -> bool {
+    shadow::is_range_open(a, NEXT)
+        && shadow::is_range_open(b, NEXT)
+        && (0..NEXT).step_by(8).any(|i| {
+            let word: u64 = load(a + i);
+            word != load(b + i) || is_string && has_byte(word, 0)
+        })
+}
+
 /// Bytes of two ranges up to the first difference.
 fn compared(a: u64, b: u64, limit: u64, width: u64, is_string: bool) -> u64 {
     let mut done = 0;
@@ -372,7 +394,9 @@ fn check(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
         }
         M::Set => write(a, c.saturating_mul(width)),
         M::Clear => write(a, b),
-        M::Length if slots::has(a) => read(a, length(a, u64::MAX, width)),
+        M::Length if slots::has(a) && !ends_soon(a, width, [0, 0]) => {
+            read(a, length(a, u64::MAX, width))
+        }
         M::LengthLimited if slots::has(a) && !is_open_for(a, b, width) => {
             read(a, length(a, b, width));
         }
@@ -400,6 +424,7 @@ fn check(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
         }
         M::CompareLimited | M::CompareMemory
             if is_open_for(a, c, width) && is_open_for(b, c, width) => {}
+        M::Compare if differ_soon(a, b, width == 1) => {}
         M::Compare | M::CompareLimited | M::CompareMemory => {
             let limit = if means == M::Compare { u64::MAX } else { c };
             let len = compared(a, b, limit, width, means != M::CompareMemory);
@@ -424,6 +449,9 @@ fn find(entered: Entered, a: u64, wanted: u64, limit: u64, is_string: bool) {
     };
     let byte = wanted as u8;
     let ends = if is_string { [byte, 0] } else { [byte, byte] };
+    if ends_soon(a, width, ends) {
+        return;
+    }
     let is_end = |c| c == wanted || is_string && c == 0;
     let end = read_until(a, limit, width, is_end, &ends);
     entered.check(false, a, end - a);
