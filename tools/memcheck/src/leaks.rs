@@ -37,7 +37,7 @@ plain_data! {
 }
 
 /// Memory that has roots: start and end.
-fn roots() -> Vec<[u64; 2]> {
+fn roots(sp: u64) -> Vec<[u64; 2]> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut found = Vec::new();
     let mut area_end = 0;
@@ -64,7 +64,8 @@ fn roots() -> Vec<[u64; 2]> {
             || (0x5500_0000_0000..0x5555_0000_0000).contains(&start)
             || (0x5660_0000_0000..0x5680_0000_0000).contains(&start);
         if rights.starts_with("rw") && !is_own && !path.starts_with("/dev/") {
-            found.push([start, end]);
+            let is_stack = (start..end).contains(&sp);
+            found.push([if is_stack { sp } else { start }, end]);
         }
     }
     found
@@ -225,7 +226,9 @@ fn leak_of(mark: u8) -> Leak {
 }
 
 /// Finds the leaks and tells them. Returns what of them are errors.
-pub fn report(detail: Detail, caches: AllThreads<Cache>) -> Sum {
+///
+/// Below `sp` the stack that it is in has no roots.
+pub fn report(detail: Detail, caches: AllThreads<Cache>, sp: u64) -> Sum {
     let (mut allocations, mut frees, mut bytes) = (0, 0, 0);
     for cache in caches.iter() {
         allocations += cache.allocations.get();
@@ -246,11 +249,11 @@ pub fn report(detail: Detail, caches: AllThreads<Cache>) -> Sum {
     if detail.is_off != 0 {
         return Sum::default();
     }
-    leaks(detail)
+    leaks(detail, sp)
 }
 
-fn leaks(detail: Detail) -> Sum {
-    follow(&mut roots());
+fn leaks(detail: Detail, sp: u64) -> Sum {
+    follow(&mut roots(sp));
     follow_possible();
     let led_to = follow_lost();
     let mut records: HashMap<Key, Record> = HashMap::new();

@@ -22,9 +22,9 @@ mod told;
 mod traces;
 mod xml;
 
-use atom_tool::forks;
 use atom_tool::prelude::*;
 use atom_tool::stacks::CallStacks;
+use atom_tool::{Uninterrupted, forks};
 
 use caches::Cache;
 use check::Checked;
@@ -68,9 +68,17 @@ fn begin(
     out::note("Memcheck, a memory error detector");
 }
 
-#[analysis(uninterrupted)]
+#[analysis]
 fn end(detail: Record<Detail>, exit_code: i32, caches: AllThreads<Cache>) {
-    let leaks = leaks::report(*detail.get(), caches);
+    // This routine itself is on the program's stack.
+    let here = 0u8;
+    let sp = std::ptr::from_ref(&here).expose_provenance() as u64;
+    Uninterrupted::run(|_| report(*detail.get(), exit_code, caches, sp));
+}
+
+/// Tells leaks and sums. `sp` is where the program's stack ends.
+fn report(detail: Detail, exit_code: i32, caches: AllThreads<Cache>, sp: u64) {
+    let leaks = leaks::report(detail, caches, sp);
     let sum = errors::sum();
     let errors = sum.errors + leaks.errors;
     let [all, places, suppressed, suppressed_places] = [
