@@ -146,9 +146,9 @@ impl<'a> Case<'a> {
                     let place = self.number() as usize / SHARING + self.source.name().len();
                     let every = SWITCHES[place % SWITCHES.len()];
                     let words = vec!["--switch-every".into(), every.into()];
-                    Job::With(Box::new(self.drawn(&out, &output)?), words)
+                    self.drawn(&out, &output, &words)?
                 }
-                _ => self.drawn(&out, &output)?,
+                _ => self.drawn(&out, &output, &[])?,
             };
             if let Err(e) = atom::instrument_once(&self.original(), &out, &job, true) {
                 failures.push(format!("{} {job:?}: {e}", self.label(folder)));
@@ -190,13 +190,16 @@ impl<'a> Case<'a> {
         numbered.filter(move |(_, index)| index % sharing == own)
     }
 
-    /// A rewrite by a shipped tool that accepts the program, drawn by the build's name. It is made as `out`, and its
-    /// figures go to `output`.
-    fn drawn(&self, out: &Path, output: &Path) -> Result<Job> {
-        for words in drawn::tools(1, &self.label("")) {
-            let job = drawn::job(words, output);
+    /// A rewrite with these words by a shipped tool that accepts the program and the words, drawn by the build's name. It
+    /// is made as `out`, and its figures go to `output`.
+    fn drawn(&self, out: &Path, output: &Path, words: &[String]) -> Result<Job> {
+        for tool in drawn::tools(1, &self.label("")) {
+            let job = Job::With(Box::new(drawn::job(tool, output)), words.to_vec());
             let made = atom::instrument_once(&self.original(), out, &job, true);
-            let is_refused = |e: &Error| e.reason.contains("running the tool (");
+            let is_refused = |e: &Error| {
+                e.reason.contains("running the tool (")
+                    || e.reason.contains("the tool changes the program")
+            };
             if !made.as_ref().is_err_and(is_refused) {
                 return Ok(job);
             }

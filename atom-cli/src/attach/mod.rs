@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Err(Error::new(DOING, reason).advice("start the program with `atom run`"));
     }
     let program = objects[0].path.clone();
-    let folder = Folder::of(pid)?;
+    let folder = Folder::of(pid).map_err(|e| trace::gone(pid).unwrap_or(e))?;
     let mut session = Session::begin(&store, pid)?;
     let mut attached = enter::enter(pid, objects, files, &folder)?;
     session.has_begun();

@@ -401,11 +401,17 @@ fn system(e: std::io::Error) -> Error {
     Error::new(DOING, e)
 }
 
+/// An error if there is no such process, or no more.
+pub fn gone(pid: i32) -> Option<Error> {
+    let is_there = fs::metadata(format!("/proc/{pid}")).is_ok();
+    (!is_there).then(|| Error::new(DOING, format!("there is no process {pid}")))
+}
+
 /// Why a process cannot be looked at or seized, which has failed so.
 pub fn refused(pid: i32, e: Error) -> Error {
     let fail = |reason: String, advice: &str| Error::new(DOING, reason).advice(advice);
-    if fs::metadata(format!("/proc/{pid}")).is_err() {
-        return Error::new(DOING, format!("there is no process {pid}"));
+    if let Some(gone) = gone(pid) {
+        return gone;
     }
     if e.kind != ErrorKind::System {
         return e;
