@@ -266,7 +266,7 @@ impl LiveGraph {
             info.writes = info.writes.with_read();
             info.reads = info.reads.with_read();
         }
-        graph.spread_direction_flag();
+        graph.spread_direction_flag(image, cfg);
         graph
     }
 
@@ -345,16 +345,22 @@ impl LiveGraph {
         }
     }
 
-    /// Marks the callees of procedures that may run with the direction flag set.
-    fn spread_direction_flag(&mut self) {
+    /// Marks the callees of procedures that may run with the direction flag set: also entries of the procedure linkage
+    /// table, and callees that may drop their return address, which [`ProcInfo::callees`] leaves out.
+    fn spread_direction_flag(&mut self, image: &Image, cfg: &Cfg) {
         let mut work: Vec<usize> = (0..self.procs.len())
             .filter(|p| self.procs[*p].may_set_df)
             .collect();
         while let Some(p) = work.pop() {
-            for i in 0..self.procs[p].callees.len() {
-                let callee = self.procs[p].callees[i].0.index();
-                if !std::mem::replace(&mut self.procs[callee].may_set_df, true) {
-                    work.push(callee);
+            let direct = cfg.procs[p].blocks().filter_map(|b| {
+                let target = cfg.direct_target(image, cfg.block(b).last())?;
+                cfg.proc_at(target)
+            });
+            let known = self.procs[p].callees.iter().map(|(callee, _)| *callee);
+            let callees: Vec<ProcId> = known.chain(direct).collect();
+            for callee in callees {
+                if !std::mem::replace(&mut self.procs[callee.index()].may_set_df, true) {
+                    work.push(callee.index());
                 }
             }
         }
