@@ -300,6 +300,9 @@ pub fn wait_for_trap(tid: i32) -> Result<bool> {
     }
 }
 
+/// How often in a row a list of threads has to have no new one.
+const QUIET: u32 = 4;
+
 /// The threads of a process, all stopped.
 pub struct Threads {
     /// Their numbers in the order in which they were found.
@@ -331,19 +334,25 @@ impl Threads {
             goes: true,
         };
         let mut known = BTreeSet::new();
+        let mut quiet = 0;
         loop {
             let new: Vec<i32> = tasks(pid)
                 .into_iter()
                 .filter(|tid| known.insert(*tid))
                 .collect();
-            if new.is_empty() {
+            // A list that the kernel gives while a thread ends may end there.
+            quiet = if new.is_empty() { quiet + 1 } else { 0 };
+            if quiet == QUIET {
                 break;
             }
             for tid in &new {
                 match seize(*tid) {
                     // A thread of a thread that was seized already is seized, too.
                     Err(e) if e.raw_os_error() == Some(libc::EPERM) && !threads.all.is_empty() => {}
-                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {
+                        known.remove(tid);
+                        continue;
+                    }
                     Err(e) => return Err(refused(pid, system(e))),
                     Ok(()) => {}
                 }
