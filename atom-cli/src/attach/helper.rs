@@ -72,8 +72,9 @@ impl Helper {
         if is_large {
             memory.write_all_at(&bytes, end_frame).map_err(fail)?;
         }
-        let options =
-            libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
+        let told = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE;
+        let options = told | libc::PTRACE_O_EXITKILL;
+        trace::set_options(tid, told).map_err(fail)?;
         let clone = |worker: &mut Worker| {
             worker.made(
                 "starting a helper",

@@ -50,8 +50,8 @@ impl Attached {
         let start = Instant::now();
         loop {
             let begin = Instant::now();
-            let threads = Threads::stop(self.pid)?;
-            if self.settle(&threads, start)? {
+            let mut threads = Threads::stop(self.pid)?;
+            if self.settle(&mut threads, start)? {
                 self.leave_in(&threads)?;
                 drop(threads);
                 return Ok(begin.elapsed());
@@ -68,33 +68,45 @@ impl Attached {
     }
 
     /// Brings all threads to places between two instructions of the program. False if that takes too long.
-    fn settle(&self, threads: &Threads, start: Instant) -> Result<bool> {
-        for tid in &threads.all {
-            let mut rounds = 0;
-            loop {
-                rounds += 1;
-                let registers = trace::registers(*tid).map_err(failed)?;
-                let is_traced = registers.eflags & TRAP != 0;
-                match self.at(&registers) {
-                    At::Outside(_) if !is_traced => break,
-                    // If this command were ended in a step, the thread would get a signal for it. So it runs first.
-                    At::Inserted if !is_traced && rounds > ROUNDS => {
-                        if !self.step(*tid)? {
-                            break;
-                        }
-                    }
-                    _ => {
-                        trace::resume(*tid, How::Freely, 0).map_err(failed)?;
-                        sleep(ROUND);
-                        trace::interrupt(*tid);
-                        if !trace::wait_for_trap(*tid)? {
-                            break;
-                        }
-                    }
-                }
-                if start.elapsed() > PATIENCE {
+    fn settle(&self, threads: &mut Threads, start: Instant) -> Result<bool> {
+        let mut settled = 0;
+        while settled < threads.all.len() {
+            for tid in &threads.all[settled..] {
+                if !self.settle_one(*tid, start)? {
                     return Ok(false);
                 }
+            }
+            settled = threads.all.len();
+            // Those that run meanwhile may have started others.
+            threads.stop_new()?;
+        }
+        Ok(true)
+    }
+
+    /// Brings a thread to such a place, unless it ends. False if that takes too long.
+    fn settle_one(&self, tid: i32, start: Instant) -> Result<bool> {
+        for round in 1.. {
+            // A thread that has ended is no matter.
+            let Ok(registers) = trace::registers(tid) else {
+                break;
+            };
+            let is_traced = registers.eflags & TRAP != 0;
+            let is_there = match self.at(&registers) {
+                At::Outside(_) if !is_traced => break,
+                // If this command were ended in a step, the thread would get a signal for it. So it runs first.
+                At::Inserted if !is_traced && round > ROUNDS => self.step(tid)?,
+                _ => {
+                    trace::resume(tid, How::Freely, 0).map_err(failed)?;
+                    sleep(ROUND);
+                    trace::interrupt(tid);
+                    trace::wait_for_trap(tid)?
+                }
+            };
+            if !is_there {
+                break;
+            }
+            if start.elapsed() > PATIENCE {
+                return Ok(false);
             }
         }
         Ok(true)

@@ -20,7 +20,7 @@ mod table;
 mod trace;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,6 +32,7 @@ use clap::Parser;
 use crate::choices::Choices;
 use crate::kept::store::Store;
 use crate::message;
+use crate::proc_stat;
 use crate::run::{self, watch};
 use crate::{help, message::note};
 use maps::Map;
@@ -177,12 +178,7 @@ fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
             "`atom ctl PID` begins and ends windows of a run with windows, and `atom ctl PID detach` leaves",
         );
     }
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_default().trim().to_owned()
-    };
-    if field("Seccomp:") == "2" {
+    if proc_stat::status(pid as u32, "Seccomp") == "2" {
         return fail(
             format!(
                 "{pid} has a seccomp filter, which may end it at a system call that entering needs"
@@ -199,7 +195,7 @@ fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
             "only programs for x86-64 can be instrumented",
         );
     }
-    if field("State:").starts_with('T') {
+    if proc_stat::status(pid as u32, "State").starts_with('T') {
         return fail(
             format!("{pid} is stopped"),
             "continue it first: kill -CONT PID",

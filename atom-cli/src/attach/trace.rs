@@ -4,7 +4,6 @@
 //! always the kernel's *trap*, at which it is about to return to the program; a system call that was interrupted is made
 //! again from there, unless the program counter is changed.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,6 +11,8 @@ use std::time::{Duration, Instant};
 use atom_core::error::ErrorKind;
 use atom_core::{Error, Result};
 pub use libc::user_regs_struct as Registers;
+
+use crate::proc_stat;
 
 pub const DOING: &str = "entering the process";
 
@@ -55,9 +56,9 @@ unsafe fn ptrace(request: u32, tid: i32, address: usize, data: usize) -> std::io
     }
 }
 
-/// Seizes a thread.
+/// Seizes a thread. The threads that it starts are not: nobody would let them go.
 fn seize(tid: i32) -> std::io::Result<()> {
-    let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE;
+    let options = libc::PTRACE_O_TRACESYSGOOD;
     // SAFETY: no memory is read or written.
     unsafe { ptrace(libc::PTRACE_SEIZE, tid, 0, options as usize) }
 }
@@ -270,34 +271,60 @@ fn keep_call(tid: i32) {
 
 /// Waits for the trap of a thread that was interrupted. False if it has ended.
 pub fn wait_for_trap(tid: i32) -> Result<bool> {
-    loop {
-        let stop = wait(tid, PATIENCE).ok_or_else(|| {
-            Error::new(
-                DOING,
-                format!("the thread {tid} waits in the kernel and cannot be stopped"),
-            )
-            .advice("try again later")
-        })?;
-        let signal = match stop {
-            Stop::Trap => {
-                keep_call(tid);
-                return Ok(true);
+    Ok(wait_for_traps(&[tid])?.is_empty())
+}
+
+/// Waits for the traps of threads that were interrupted, in the order in which they come: if this command ended before it has
+/// kept a thread's system call, the thread would notice. The threads that have ended.
+fn wait_for_traps(threads: &[i32]) -> Result<Vec<i32>> {
+    let mut ended = Vec::new();
+    let mut waiting = threads.to_vec();
+    let mut start = Instant::now();
+    while let Some(first) = waiting.first() {
+        if start.elapsed() > PATIENCE {
+            let reason = format!("the thread {first} waits in the kernel and cannot be stopped");
+            return Err(Error::new(DOING, reason).advice("try again later"));
+        }
+        let before = waiting.len();
+        let mut still = Vec::new();
+        for tid in waiting {
+            match is_at_trap(tid)? {
+                Some(true) => {}
+                Some(false) => ended.push(tid),
+                None => still.push(tid),
             }
-            Stop::Ended => return Ok(false),
-            Stop::Group => {
-                return Err(
-                    Error::new(DOING, "it is stopped").advice("continue it first: kill -CONT PID")
-                );
-            }
-            Stop::Signal(signal) => signal,
-            Stop::Call | Stop::Child(_) => 0,
-        };
-        // Another stop takes the wish back.
-        interrupt(tid);
-        if resume(tid, How::Freely, signal).is_err() {
-            return Ok(false);
+        }
+        waiting = still;
+        if waiting.len() < before {
+            start = Instant::now();
+        } else {
+            pause(start.elapsed());
         }
     }
+    Ok(ended)
+}
+
+/// True if a thread that was interrupted is at the trap, false if it has ended, and `None` if it still runs.
+fn is_at_trap(tid: i32) -> Result<Option<bool>> {
+    let signal = match wait(tid, Duration::ZERO) {
+        None => return Ok(None),
+        Some(Stop::Trap) => {
+            keep_call(tid);
+            return Ok(Some(true));
+        }
+        Some(Stop::Ended) => return Ok(Some(false)),
+        Some(Stop::Group) => {
+            return Err(
+                Error::new(DOING, "it is stopped").advice("continue it first: kill -CONT PID")
+            );
+        }
+        Some(Stop::Signal(signal)) => signal,
+        Some(Stop::Call | Stop::Child(_)) => 0,
+    };
+    // Another stop takes the wish back.
+    interrupt(tid);
+    let is_there = resume(tid, How::Freely, signal).is_ok();
+    Ok((!is_there).then_some(false))
 }
 
 /// How often in a row a list of threads has to have no new one.
@@ -305,22 +332,21 @@ const QUIET: u32 = 4;
 
 /// The threads of a process, all stopped.
 pub struct Threads {
+    /// The process.
+    pid: i32,
     /// Their numbers in the order in which they were found.
     pub all: Vec<i32>,
-    /// True if the threads are let go with this value.
-    goes: bool,
 }
 
 /// The threads of a process that have not ended.
 fn tasks(pid: i32) -> Vec<i32> {
-    let folder = format!("/proc/{pid}/task");
-    let found = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let found = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let numbers = found.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let is_alive = |tid: &i32| {
-        let stat = fs::read_to_string(format!("{folder}/{tid}/stat")).unwrap_or_default();
-        let state = stat
-            .rsplit_once(") ")
-            .and_then(|(_, rest)| rest.chars().next());
+        let state = proc_stat::state_of(*tid as u32);
         state.is_some_and(|state| state != 'Z' && state != 'X')
     };
     numbers.filter(is_alive).collect()
@@ -329,48 +355,48 @@ fn tasks(pid: i32) -> Vec<i32> {
 impl Threads {
     /// Stops all threads of a process.
     pub fn stop(pid: i32) -> Result<Self> {
-        let mut threads = Self {
-            all: Vec::new(),
-            goes: true,
-        };
-        let mut known = BTreeSet::new();
-        let mut quiet = 0;
-        loop {
-            let new: Vec<i32> = tasks(pid)
-                .into_iter()
-                .filter(|tid| known.insert(*tid))
-                .collect();
-            // A list that the kernel gives while a thread ends may end there.
-            quiet = if new.is_empty() { quiet + 1 } else { 0 };
-            if quiet == QUIET {
-                break;
-            }
-            for tid in &new {
-                match seize(*tid) {
-                    // A thread of a thread that was seized already is seized, too.
-                    Err(e) if e.raw_os_error() == Some(libc::EPERM) && !threads.all.is_empty() => {}
-                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {
-                        known.remove(tid);
-                        continue;
-                    }
-                    Err(e) => return Err(refused(pid, system(e))),
-                    Ok(()) => {}
-                }
-                interrupt(*tid);
-                threads.all.push(*tid);
-            }
-            let mut stopped = Vec::new();
-            for tid in &threads.all {
-                if !new.contains(tid) || wait_for_trap(*tid)? {
-                    stopped.push(*tid);
-                }
-            }
-            threads.all = stopped;
-        }
+        let mut threads = Self::none(pid);
+        threads.stop_new()?;
         if threads.all.is_empty() {
             return Err(Error::new(DOING, format!("there is no process {pid}")));
         }
         Ok(threads)
+    }
+
+    fn none(pid: i32) -> Self {
+        Self {
+            pid,
+            all: Vec::new(),
+        }
+    }
+
+    /// Stops the threads that are not stopped yet. A thread that runs for a while may start others.
+    pub fn stop_new(&mut self) -> Result<()> {
+        let mut quiet = 0;
+        // A list that the kernel gives while a thread ends may end there.
+        while quiet < QUIET {
+            let new: Vec<i32> = tasks(self.pid)
+                .into_iter()
+                .filter(|tid| !self.all.contains(tid))
+                .collect();
+            quiet = if new.is_empty() { quiet + 1 } else { 0 };
+            let from = self.all.len();
+            for tid in new {
+                match seize(tid) {
+                    Ok(()) => {
+                        self.all.push(tid);
+                        interrupt(tid);
+                    }
+                    // A thread that ends is not there any more, or may not be seized.
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(e) if e.raw_os_error() == Some(libc::EPERM) && !self.all.is_empty() => {}
+                    Err(e) => return Err(refused(self.pid, system(e))),
+                }
+            }
+            let ended = wait_for_traps(&self.all[from..])?;
+            self.all.retain(|tid| !ended.contains(tid));
+        }
+        Ok(())
     }
 
     /// Stops one thread of a process.
@@ -381,10 +407,8 @@ impl Threads {
         for tid in tasks(pid) {
             last = failed(tid);
             if last.is_none() {
-                let threads = Self {
-                    all: vec![tid],
-                    goes: true,
-                };
+                let mut threads = Self::none(pid);
+                threads.all.push(tid);
                 interrupt(tid);
                 if wait_for_trap(tid)? {
                     return Ok(threads);
@@ -400,9 +424,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if self.goes {
-            self.all.iter().for_each(|tid| detach(*tid));
-        }
+        self.all.iter().for_each(|tid| detach(*tid));
     }
 }
 
@@ -425,20 +447,19 @@ pub fn refused(pid: i32, e: Error) -> Error {
     if e.kind != ErrorKind::System {
         return e;
     }
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u32>().ok()
+        let numbers = proc_stat::status(pid as u32, name);
+        numbers.split_whitespace().next()?.parse::<u32>().ok()
     };
     // SAFETY: a system call without effects.
     let user = unsafe { libc::geteuid() };
-    if let Some(tracer) = field("TracerPid:").filter(|tracer| *tracer != 0) {
+    if let Some(tracer) = field("TracerPid").filter(|tracer| *tracer != 0) {
         return fail(
             format!("the process {tracer} traces {pid} already"),
             "end that debugger or tracer first",
         );
     }
-    if user != 0 && field("Uid:").is_some_and(|owner| owner != user) {
+    if user != 0 && field("Uid").is_some_and(|owner| owner != user) {
         return fail(
             format!("{pid} is another user's process"),
             "attach as that user, or as root",
