@@ -56,3 +56,77 @@ pub const RUN_SHIFT: u32 = 4;
 
 /// A run of at least this length has the rest of it in a number of its own.
 pub const LONG_RUN: u8 = 15;
+
+/// A record with its addresses: offsets from the start of the new text, and of the original from the image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Start of what is after the run before.
+    pub behind: u32,
+    /// The next instruction's label.
+    pub label: u32,
+    /// The run in the new text.
+    pub run: u32,
+    /// The run in the original.
+    pub old: u32,
+    /// Size of the run in bytes.
+    pub len: u32,
+    /// The record [is open](IS_OPEN).
+    pub is_open: bool,
+}
+
+impl Piece {
+    /// The original offset with the state that is at an offset in the new text; `None` if no boundary of this record
+    /// is there.
+    pub fn original_of(&self, new: u32) -> Option<u32> {
+        let inside = new.wrapping_sub(self.run);
+        if inside < self.len {
+            return Some(self.old + inside);
+        }
+        let is_boundary = new == self.label || new == self.behind && self.is_open;
+        is_boundary.then_some(self.old)
+    }
+}
+
+/// The records of a procedure, in ascending order of their addresses.
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    new: u32,
+    old: u32,
+}
+
+impl<'a> Records<'a> {
+    /// The records in `bytes`, of a procedure with these starts.
+    pub fn new(bytes: &'a [u8], new: u32, old: u32) -> Self {
+        Self { bytes, new, old }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let (head, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        let mut len = u32::from(head >> RUN_SHIFT);
+        let mut number = |is_there: bool| {
+            if is_there {
+                leb128::next(&mut self.bytes).map(|n| n as u32)
+            } else {
+                Some(0)
+            }
+        };
+        len += number(len == u32::from(LONG_RUN))?;
+        let [behind, skipped, before] = [BEHIND, SKIPPED, BEFORE].map(|bit| head & bit != 0);
+        let (behind, skipped, before) = (number(behind)?, number(skipped)?, number(before)?);
+        let piece = Piece {
+            behind: self.new,
+            label: self.new + behind,
+            run: self.new + behind + before,
+            old: self.old + skipped,
+            len,
+            is_open: head & IS_OPEN != 0,
+        };
+        (self.new, self.old) = (piece.run + len, piece.old + len);
+        Some(piece)
+    }
+}

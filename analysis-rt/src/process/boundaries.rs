@@ -4,9 +4,7 @@
 
 use core::ptr::with_exposed_provenance as pointer;
 
-use atom_abi::boundaries::{
-    BEFORE, BEHIND, ENTRY, HEAD, IS_OPEN, LONG_RUN, MARK, RUN_SHIFT, SKIPPED,
-};
+use atom_abi::boundaries::{ENTRY, HEAD, MARK, Piece, Records};
 
 use crate::process::frames::is_tool;
 use crate::process::info;
@@ -43,21 +41,6 @@ struct Proc {
     new: u32,
     old: u32,
     records: u32,
-}
-
-/// A record with its addresses, as offsets like those of [`Proc`].
-#[derive(Clone, Copy)]
-struct Piece {
-    /// Start of what is after the run before.
-    behind: u32,
-    /// The next instruction's label.
-    label: u32,
-    /// The run in the new text.
-    run: u32,
-    /// The run in the original.
-    old: u32,
-    len: u32,
-    is_open: bool,
 }
 
 /// True if the program has a table of its moved code, or no code that moved. Go's has none: Go's own tables describe the new text, and its
@@ -137,7 +120,7 @@ impl Table {
     }
 
     /// The records of the procedure with a number.
-    fn records(&self, index: usize) -> Records {
+    fn records(&self, index: usize) -> Records<'static> {
         let procs = self.procs();
         let all = self.at as usize + HEAD + ENTRY * (procs.len() + 1);
         let proc = procs[index];
@@ -148,52 +131,11 @@ impl Table {
             let len = (end - proc.records) as usize;
             core::slice::from_raw_parts(pointer(all + proc.records as usize), len)
         };
-        Records {
-            bytes,
-            new: proc.new,
-            old: proc.old,
-        }
+        Records::new(bytes, proc.new, proc.old)
     }
 
     fn contains(&self, address: u64) -> bool {
         address.wrapping_sub(self.text()) < u64::from(self.word(2))
-    }
-}
-
-/// The records of a procedure.
-struct Records {
-    bytes: &'static [u8],
-    new: u32,
-    old: u32,
-}
-
-impl Iterator for Records {
-    type Item = Piece;
-
-    fn next(&mut self) -> Option<Piece> {
-        let (head, rest) = self.bytes.split_first()?;
-        self.bytes = rest;
-        let mut len = u32::from(head >> RUN_SHIFT);
-        let mut number = |is_there: bool| {
-            if is_there {
-                leb128::next(&mut self.bytes).map(|n| n as u32)
-            } else {
-                Some(0)
-            }
-        };
-        len += number(len == u32::from(LONG_RUN))?;
-        let [behind, skipped, before] = [BEHIND, SKIPPED, BEFORE].map(|bit| head & bit != 0);
-        let (behind, skipped, before) = (number(behind)?, number(skipped)?, number(before)?);
-        let piece = Piece {
-            behind: self.new,
-            label: self.new + behind,
-            run: self.new + behind + before,
-            old: self.old + skipped,
-            len,
-            is_open: head & IS_OPEN != 0,
-        };
-        (self.new, self.old) = (piece.run + len, piece.old + len);
-        Some(piece)
     }
 }
 
@@ -224,15 +166,10 @@ fn located(address: u64) -> (Place, bool) {
         if offset < piece.behind {
             break;
         }
-        let inside = offset.wrapping_sub(piece.run);
-        let is_own = inside < piece.len;
-        let old = match () {
-            () if is_own => piece.old + inside,
-            () if offset == piece.label => piece.old,
-            () if offset == piece.behind && piece.is_open => piece.old,
-            () => continue,
-        };
-        return (Place::Boundary(table.image + u64::from(old)), is_own);
+        if let Some(old) = piece.original_of(offset) {
+            let is_own = offset.wrapping_sub(piece.run) < piece.len;
+            return (Place::Boundary(table.image + u64::from(old)), is_own);
+        }
     }
     (Place::Inserted, false)
 }

@@ -3,9 +3,7 @@
 
 use std::ops::Range;
 
-use atom_abi::boundaries::{
-    BEFORE, BEHIND, ENTRY, HEAD, IS_OPEN, LONG_RUN, MARK, RUN_SHIFT, SKIPPED,
-};
+use atom_abi::boundaries::{ENTRY, HEAD, MARK, Records};
 use atom_core::pipeline::Entered;
 
 /// What is at an address of the new segments.
@@ -44,15 +42,6 @@ pub struct Table {
     procs: Vec<[u32; 3]>,
     /// The first of the version to which pads lead.
     front: usize,
-}
-
-struct Piece {
-    behind: u32,
-    label: u32,
-    run: u32,
-    old: u32,
-    len: u32,
-    is_open: bool,
 }
 
 impl Table {
@@ -98,14 +87,9 @@ impl Table {
             if offset < piece.behind {
                 break;
             }
-            let inside = offset.wrapping_sub(piece.run);
-            let old = match () {
-                () if inside < piece.len => piece.old + inside,
-                () if offset == piece.label => piece.old,
-                () if offset == piece.behind && piece.is_open => piece.old,
-                () => continue,
-            };
-            return Place::Boundary(self.base + u64::from(old));
+            if let Some(old) = piece.original_of(offset) {
+                return Place::Boundary(self.base + u64::from(old));
+            }
         }
         Place::Inserted
     }
@@ -144,34 +128,9 @@ impl Table {
         }
     }
 
-    fn pieces(&self, proc: usize) -> impl Iterator<Item = Piece> + '_ {
-        let [mut new, mut old, start] = self.procs[proc];
+    fn pieces(&self, proc: usize) -> Records<'_> {
+        let [new, old, start] = self.procs[proc];
         let end = self.procs[proc + 1][2];
-        let mut bytes = &self.bytes[start as usize..end as usize];
-        std::iter::from_fn(move || {
-            let (head, rest) = bytes.split_first()?;
-            bytes = rest;
-            let mut number = |is_there: bool| {
-                if is_there {
-                    leb128::next(&mut bytes).map(|n| n as u32)
-                } else {
-                    Some(0)
-                }
-            };
-            let mut len = u32::from(head >> RUN_SHIFT);
-            len += number(len == u32::from(LONG_RUN))?;
-            let [behind, skipped, before] = [BEHIND, SKIPPED, BEFORE].map(|bit| head & bit != 0);
-            let (behind, skipped, before) = (number(behind)?, number(skipped)?, number(before)?);
-            let piece = Piece {
-                behind: new,
-                label: new + behind,
-                run: new + behind + before,
-                old: old + skipped,
-                len,
-                is_open: head & IS_OPEN != 0,
-            };
-            (new, old) = (piece.run + len, piece.old + len);
-            Some(piece)
-        })
+        Records::new(&self.bytes[start as usize..end as usize], new, old)
     }
 }
