@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use atom_core::image::separate;
 use atom_core::pipeline::{Entered, Entrance};
 use atom_core::{Error, Result};
 
@@ -133,11 +134,7 @@ fn name(
         identity.add_file(&object.path)?;
         let metadata = object.file.metadata().map_err(fail)?;
         identity.add_words("file", &[stamp(&metadata)]);
-        for file in atom_core::image::separate::candidates(&object.path) {
-            if let Ok(m) = file.metadata() {
-                identity.add_words("separate", &[file.display().to_string(), stamp(&m)]);
-            }
-        }
+        identity.add_separate(&separate::candidates(&object.path));
     }
     let places = serde_json::to_string(running).expect("plain fields always serialise");
     identity.add_words("attach", &[places]);

@@ -61,6 +61,15 @@ impl Identity {
         Ok(())
     }
 
+    /// Adds files that may have names and lines of objects, as far as they are there.
+    pub fn add_separate(&mut self, files: &[PathBuf]) {
+        for file in files {
+            if let Ok(m) = file.metadata() {
+                self.add_words("separate", &[file.display().to_string(), stamp(&m)]);
+            }
+        }
+    }
+
     /// Adds words, under a title.
     pub fn add_words(&mut self, title: &str, words: &[String]) {
         self.add(title, &(words.len() as u64).to_le_bytes());

@@ -16,7 +16,7 @@ use super::shortcut::{Found, Shortcut, Stamps};
 use crate::closure;
 use crate::driver::{ORIGINAL, late};
 use crate::job::{self, Answer, Job, Word};
-use crate::kept::identity::{Identity, stamp};
+use crate::kept::identity::Identity;
 use crate::kept::records;
 use crate::kept::store::{Entry, Store};
 use crate::{debuginfod, find, source};
@@ -290,12 +290,7 @@ impl Parts {
             identity.add_words("file", &known.map(|word| word.to_string()));
         }
         identity.add_words("named", &[program.file.display().to_string()]);
-        for file in &self.separate {
-            if let Ok(m) = file.metadata() {
-                let words = [file.display().to_string(), stamp(&m)];
-                identity.add_words("separate", &words);
-            }
-        }
+        identity.add_separate(&self.separate);
         identity.add_words("options", &wish.words());
         Ok(identity.name())
     }
