@@ -1,6 +1,6 @@
 //! Tables of a profile as rows of cells: what is sorted, filtered, regrouped and printed.
 
-use profile::{Column, Profile, Role, Sum, Table, Type, Value};
+use profile::{Column, Follows, Profile, Role, Sum, Table, Type, Value};
 
 /// A column of a grid.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub struct Head {
     pub sum: Sum,
     /// Of a derived column: the part, and the whole if it is a column.
     pub quotient: Option<(String, Option<String>)>,
+    /// True if the numbers are sizes of sets, such as the executed lines: there more is no cost.
+    pub is_of_set: bool,
 }
 
 /// A cell.
@@ -45,6 +47,10 @@ impl Head {
             role: column.role,
             sum: column.sum,
             quotient,
+            is_of_set: column
+                .from
+                .as_ref()
+                .is_some_and(|from| from.by == Follows::Rows),
         }
     }
 
@@ -57,6 +63,7 @@ impl Head {
             role: Role::Key,
             sum: Sum::None,
             quotient: None,
+            is_of_set: false,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Facts and measures are costs, with one exception: sizes of sets, such as the executed lines, and shares of them.
 //! There more is better.
 
-use profile::{Fact, Follows, Profile, Table};
+use profile::{Fact, Follows, Profile};
 
 use super::super::grid::{Cell, Grid};
 
@@ -57,15 +57,8 @@ impl Growth {
         }
     }
 
-    /// Notes rows that grew; `whole` is the sum of the measure before, `sets` names measures that are sizes of sets.
-    pub fn note_rows(&mut self, sets: &[String], grid: &Grid, whole: f64) {
-        let measure = grid
-            .name
-            .rsplit_once(": ")
-            .map_or("", |(_, measure)| measure);
-        if sets.iter().any(|set| set == measure) {
-            return;
-        }
+    /// Notes rows that grew; `whole` is the sum of the measure before.
+    pub fn note_rows(&mut self, grid: &Grid, whole: f64) {
         let least = whole * self.floor / 100.0;
         for row in &grid.rows {
             if row[2].number().is_some_and(|change| change >= least) && self.is_too_much(row) {
@@ -118,13 +111,4 @@ fn is_of_set(profile: &Profile, fact: &Fact) -> bool {
     };
     let part = fact.part.as_deref().and_then(|part| profile.fact(part));
     is_size(fact) || part.is_some_and(is_size)
-}
-
-/// Names of a table's columns that are sizes of sets.
-pub fn sets(table: &Table) -> Vec<String> {
-    let is_size = |column: &&profile::Column| {
-        (column.from.as_ref()).is_some_and(|from| from.by == Follows::Rows)
-    };
-    let columns = table.columns.iter().filter(is_size);
-    columns.map(|column| column.name.clone()).collect()
 }

@@ -120,9 +120,10 @@ fn compare(
         else {
             continue;
         };
+        let is_cost = !a.measure.is_of_set;
         let (grid, unmatched, whole) = matched(&pair[0].grid.name, a, b);
-        if let Some(growth) = growth {
-            growth.note_rows(&pair[0].is_set, &grid, whole);
+        if let Some(growth) = growth.as_mut().filter(|_| is_cost) {
+            growth.note_rows(&grid, whole);
         }
         if args.csv {
             print::csv(to, after, &grid, 0).map_err(fail)?;
@@ -179,8 +180,6 @@ fn head(
 struct Compared {
     grid: Grid,
     by: By,
-    /// Names of measures that are sizes of sets.
-    is_set: Vec<String>,
 }
 
 /// The tables that both profiles have, or the measures that are put together as the user wants.
@@ -192,7 +191,6 @@ fn pairs(args: &Diff, both: [&Profile; 2]) -> Result<Vec<[Compared; 2]>> {
             Ok(Compared {
                 grid,
                 by: By::Other,
-                is_set: Vec::new(),
             })
         });
         return Ok(vec![[a?, b?]]);
@@ -204,7 +202,6 @@ fn pairs(args: &Diff, both: [&Profile; 2]) -> Result<Vec<[Compared; 2]>> {
     let of = |profile: &Profile, table: &profile::Table| Compared {
         grid: Grid::of(profile, table),
         by: table.by,
-        is_set: growth::sets(table),
     };
     let partner = |table: &profile::Table| {
         let is_partner = |t: &&profile::Table| t.name == table.name && t.by == table.by;
@@ -276,7 +273,7 @@ fn cells(pair: Pair, keys: Vec<Cell>) -> Vec<Cell> {
 
 /// Rows of a table by what identifies them, with one measure.
 struct Rows {
-    measure: String,
+    measure: Head,
     keys: Vec<Head>,
     /// For each identity the value and the cells that are shown.
     rows: BTreeMap<Vec<String>, (f64, Vec<Cell>)>,
@@ -300,11 +297,7 @@ fn rows(profile: &Profile, table: &Compared, names: &Names, args: &Diff) -> Opti
     for row in &grid.rows {
         let object = shown.iter().find_map(|i| match &row[*i] {
             Cell::Address(n, _) | Cell::Place(_, _, n) => names.object(*n),
-            Cell::Text(text) => {
-                let text = text.strip_prefix(group::NO_LINE).unwrap_or(text);
-                let number = profile.objects.iter().position(|o| o.name == text)?;
-                names.object(number)
-            }
+            Cell::Text(text) => names.of_name(object_in(text)),
             Cell::Number(_) => None,
         });
         let (name, is_other) = object.map_or(("", false), |(name, other)| (&**name, *other));
@@ -316,7 +309,8 @@ fn rows(profile: &Profile, table: &Compared, names: &Names, args: &Diff) -> Opti
                 // A procedure that moved in its source file is the same one.
                 (Cell::Place(file, line, _), is_key) if is_other || is_key => {
                     let function = label(grid, &shown, row);
-                    let first = firsts.get(&(file.as_str(), function)).filter(|_| is_other);
+                    let first = firsts.get(&(file.as_str(), function));
+                    let first = first.filter(|_| is_other && *line != 0);
                     key.push(match first {
                         _ if is_other && table.by == By::Procedure => String::new(),
                         Some(first) => {
@@ -357,7 +351,7 @@ fn rows(profile: &Profile, table: &Compared, names: &Names, args: &Diff) -> Opti
         ..grid.heads[*i].clone()
     };
     Some(Rows {
-        measure: grid.heads[measure].name.clone(),
+        measure: grid.heads[measure].clone(),
         keys: shown.iter().map(text).collect(),
         rows,
     })
@@ -392,13 +386,17 @@ fn first_lines<'g>(grid: &'g Grid, shown: &[usize]) -> BTreeMap<(&'g str, &'g st
     firsts
 }
 
+/// The name of an object, if a text is one or says that its code has no line.
+fn object_in(text: &str) -> &str {
+    text.strip_prefix(group::NO_LINE).unwrap_or(text)
+}
+
 /// A cell as both profiles have it: objects by their common names, and procedures of other builds without the
 /// numbers of the compiler's copies.
 fn common(cell: &Cell, profile: &Profile, names: &Names, is_other: bool) -> String {
     let text = cell.plain(profile);
-    let object = text.strip_prefix(group::NO_LINE).unwrap_or(&text);
-    let number = profile.objects.iter().position(|o| o.name == object);
-    match number.and_then(|n| names.object(n)) {
+    let object = object_in(&text);
+    match names.of_name(object) {
         Some((name, _)) => text.replace(object, name),
         None if is_other => partners::procedure(&text).to_owned(),
         None => text,
@@ -427,7 +425,7 @@ fn matched(name: &str, before: Rows, mut after: Rows) -> (Grid, [usize; 2], f64)
     let change = |row: &Vec<Cell>| row[2].number().map_or(0.0, f64::abs);
     rows.sort_by(|a, b| change(b).total_cmp(&change(a)));
     let grid = Grid {
-        name: format!("{name}: {}", before.measure),
+        name: format!("{name}: {}", before.measure.name),
         heads: heads(before.keys),
         rows,
     };

@@ -24,6 +24,8 @@ const COPIES: [&str; 9] = [
 pub struct Names {
     /// For each object its name in both profiles, and whether both have other builds of it.
     objects: Vec<(String, bool)>,
+    /// Numbers of the objects by their names in the profile itself.
+    numbers: BTreeMap<String, usize>,
     /// Source files with another name in the other profile.
     files: BTreeMap<String, String>,
 }
@@ -45,12 +47,20 @@ pub fn partners(before: &Profile, after: &Profile) -> [Names; 2] {
             partner.is_some_and(|&(a, b)| is_other(a, b)),
         )
     });
+    let numbers = |profile: &Profile| {
+        let objects = profile.objects.iter().enumerate().rev();
+        objects
+            .map(|(n, object)| (object.name.clone(), n))
+            .collect()
+    };
     let first = Names {
         objects: of_before.collect(),
+        numbers: numbers(before),
         files: files(before, after),
     };
     let second = Names {
         objects: of_after.collect(),
+        numbers: numbers(after),
         files: BTreeMap::new(),
     };
     [first, second]
@@ -60,6 +70,11 @@ impl Names {
     /// The object of a number; `None` if there is none.
     pub fn object(&self, number: usize) -> Option<&(String, bool)> {
         self.objects.get(number)
+    }
+
+    /// The object of a name in the profile itself.
+    pub fn of_name(&self, name: &str) -> Option<&(String, bool)> {
+        self.object(*self.numbers.get(name)?)
     }
 
     /// The source file's name in both profiles.
