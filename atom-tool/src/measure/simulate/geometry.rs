@@ -45,75 +45,97 @@ pub struct Geometry {
     pub origin: String,
 }
 
-impl Geometry {
-    /// The caches that `--preset`, `--size`, `--line`, `--ways` and `--l2` ask for. Without a preset they are this
-    /// machine's. `wants_second` says whether the second level of a preset is wanted, too.
-    ///
-    /// # Errors
-    /// The message says which option is wrong, or that the machine's caches are not known.
-    pub fn from_options(options: &Options<'_>, wants_second: bool) -> Result<Self> {
-        let mut all = Self::first_level(options)?;
-        let known = all.second.take();
-        let wanted = options.value("--l2")?.map(parsed).transpose()?;
-        if let Some([size, ways, line]) = wanted {
-            let (second, text) = Shape::of(size, ways, line, MAX_SECOND)
-                .map_err(|e| format!("the second level: {e}"))?;
-            (all.second, all.second_text) = (Some(second), text);
-        } else if wants_second {
-            all.second = known;
-        } else {
-            all.second_text.clear();
-        }
-        let line = all.first.line();
-        if let Some(second) = all.second.filter(|second| second.line() < line) {
-            let reason = format!(
-                "its lines have {} bytes, those of the first {line}",
-                second.line()
-            );
-            return Err(format!("the second level cannot have smaller lines: {reason}").into());
-        }
-        Ok(all)
-    }
+/// What a preset means: size, ways and size of a line of each level, and what they come from.
+struct Chosen {
+    first: [u64; 3],
+    second: Option<[u64; 3]>,
+    origin: String,
+    /// It is this machine's.
+    is_machine: bool,
+}
 
-    /// As [`Geometry::from_options`] for a tool that simulates one level: `--l2` is not among its options, and the
-    /// second level is the preset's.
-    ///
-    /// # Errors
-    /// As [`Geometry::from_options`].
-    pub fn first_level(options: &Options<'_>) -> Result<Self> {
+impl Chosen {
+    fn from_options(options: &Options<'_>) -> Result<Self> {
         let presets = [
             ("machine", Preset::Machine),
             ("l1", Preset::L1),
             ("atom", Preset::Atom),
         ];
-        let (shape, second, origin) = match options.choice("--preset", &presets)? {
-            Preset::Machine => match Machine::find() {
-                Some(machine) => (machine.first, machine.second, machine.origin()),
-                None => {
-                    let origin = "preset l1, since neither Linux nor the processor tells this machine's caches";
-                    (L1, None, origin.into())
-                }
-            },
-            Preset::L1 => (L1, None, "preset l1".into()),
-            Preset::Atom => (ATOM, None, "preset atom".into()),
+        let of = |first, origin: &str| Self {
+            first,
+            second: None,
+            origin: origin.into(),
+            is_machine: false,
         };
-        let [size, ways, line] = shape;
+        Ok(match options.choice("--preset", &presets)? {
+            Preset::Machine => match Machine::find() {
+                Some(machine) => Self {
+                    first: machine.first,
+                    second: machine.second,
+                    origin: machine.origin(),
+                    is_machine: true,
+                },
+                None => of(
+                    L1,
+                    "preset l1, since neither Linux nor the processor tells this machine's caches",
+                ),
+            },
+            Preset::L1 => of(L1, "preset l1"),
+            Preset::Atom => of(ATOM, "preset atom"),
+        })
+    }
+}
+
+impl Geometry {
+    /// The caches that `--preset`, `--size`, `--line`, `--ways` and `--l2` ask for. Without a preset they are this
+    /// machine's. `wants_second` says whether the second level of a preset is wanted, too.
+    ///
+    /// # Errors
+    /// The message says which option is wrong.
+    pub fn from_options(options: &Options<'_>, wants_second: bool) -> Result<Self> {
+        let chosen = Chosen::from_options(options)?;
+        let known = chosen.second.filter(|_| wants_second);
+        let is_missing = wants_second && chosen.is_machine && known.is_none();
+        let mut all = Self::of(chosen, options)?;
+        let wanted = options.value("--l2")?.map(parsed).transpose()?;
+        if let Some([size, ways, line]) = wanted.or(known) {
+            let (second, text) = Shape::of(size, ways, line, MAX_SECOND)
+                .map_err(|e| format!("the second level: {e}"))?;
+            if second.line() < all.first.line() {
+                let (line, first) = (second.line(), all.first.line());
+                let reason = format!("its lines have {line} bytes, those of the first {first}");
+                return Err(format!("the second level cannot have smaller lines: {reason}").into());
+            }
+            (all.second, all.second_text) = (Some(second), text);
+        } else if is_missing {
+            all.second_text = "not known, not simulated".into();
+        }
+        Ok(all)
+    }
+
+    /// As [`Geometry::from_options`] for a tool that simulates one level and has no option `--l2`.
+    ///
+    /// # Errors
+    /// As [`Geometry::from_options`].
+    pub fn first_level(options: &Options<'_>) -> Result<Self> {
+        Self::of(Chosen::from_options(options)?, options)
+    }
+
+    /// One level: the chosen one, with the values that `--size`, `--line` and `--ways` replace.
+    fn of(chosen: Chosen, options: &Options<'_>) -> Result<Self> {
+        let [size, ways, line] = chosen.first;
         let size = options.size("--size", size)?;
         let ways = options.size("--ways", ways)?;
         let line = options.size("--line", line)?;
+        let origin = chosen.origin;
         let (first, first_text) = Shape::of(size, ways, line, MAX_LINES).map_err(|e| {
             format!("the cache ({origin}, with --size, --ways and --line as given): {e}")
         })?;
-        let second = second.map(|[size, ways, line]| Shape::of(size, ways, line, MAX_SECOND));
-        let (second, second_text) = match second.transpose()? {
-            Some((second, text)) => (Some(second), text),
-            None => (None, String::new()),
-        };
         Ok(Self {
             first,
             first_text,
-            second,
-            second_text,
+            second: None,
+            second_text: String::new(),
             origin,
         })
     }
