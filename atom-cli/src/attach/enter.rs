@@ -24,6 +24,7 @@ use super::results::Folder;
 use super::start_block;
 use super::table::{Moved, Table};
 use super::trace::{self, DOING, Registers, Threads};
+use super::urgent::Urgent;
 
 /// Size in bytes of the instruction `syscall`.
 const SYSCALL: u64 = 2;
@@ -230,6 +231,7 @@ impl Attached {
 
     /// Stops all threads, starts the runtime and lets the threads continue in the new text.
     fn begin(&mut self) -> Result<()> {
+        let _urgent = Urgent::with(self.helper.pid);
         for _ in 0..TRIES {
             let start = Instant::now();
             let threads = Threads::stop(self.pid)?;

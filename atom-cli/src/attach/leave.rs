@@ -14,6 +14,7 @@ use super::inject::{Worker, is_in_call};
 use super::maps;
 use super::table::Place;
 use super::trace::{self, How, Registers, Stop, Threads};
+use super::urgent::Urgent;
 
 const DOING: &str = "leaving the process";
 
@@ -48,6 +49,7 @@ impl Attached {
     /// Leaves. Returns how long all threads were stopped.
     pub fn leave(&mut self) -> Result<Duration> {
         let start = Instant::now();
+        let _urgent = Urgent::with(self.helper.pid);
         loop {
             let begin = Instant::now();
             let mut threads = Threads::stop(self.pid)?;

@@ -2,8 +2,8 @@
 //!
 //! The steps, each in a file of its own: what the process has mapped (`maps`), its objects (`objects`), where new segments
 //! go (`places`), the rewritten files (`instrument`), a process that acts for this command (`helper`), entering (`enter`, `start_block`), the
-//! time in between (`session`), leaving (`leave`), and what is told (`results`). `trace` and `inject` have what `ptrace` does, `table` the
-//! addresses of the new text.
+//! time in between (`session`), leaving (`leave`), and what is told (`results`). `trace` and `inject` have what `ptrace` does, `urgent`
+//! this command's priority meanwhile, `table` the addresses of the new text.
 
 mod enter;
 mod helper;
@@ -18,6 +18,7 @@ mod session;
 mod start_block;
 mod table;
 mod trace;
+mod urgent;
 
 use std::ffi::OsString;
 use std::fs::File;
