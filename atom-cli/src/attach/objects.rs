@@ -137,30 +137,46 @@ fn object(pid: i32, maps: &[Map], map: &Map, memory: &File) -> std::result::Resu
         // SAFETY: the file is only read; one that is cut short meanwhile ends this command.
         let bytes = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| e.to_string())?;
         let headers = headers(&bytes).ok_or("it is no object")?;
-        let mut bias = None;
-        for m in &text {
-            let segment = headers.code.iter().find(|[_, offset, size]| {
-                (offset / PAGE * PAGE..offset + size).contains(&m.offset)
-            });
-            let [address, offset, _] = segment.ok_or("it is mapped in an unusual way")?;
-            let own = m
-                .start
-                .wrapping_sub(address.wrapping_sub(*offset).wrapping_add(m.offset));
-            if *bias.get_or_insert(own) != own {
-                return Err("it is mapped twice".into());
-            }
+        let biases = biases(&text, &headers).ok_or("it is mapped in an unusual way")?;
+        // A runtime maps a part of its code again, near to the code that it makes, and runs the copy. The copy stays as it is.
+        let size_at = |bias: u64| -> u64 {
+            let own = text.iter().zip(&biases).filter(|(_, b)| **b == bias);
+            own.map(|(m, _)| m.end - m.start).sum()
+        };
+        let bias = biases.iter().copied().max_by_key(|bias| size_at(*bias));
+        let bias = bias.unwrap_or(0);
+        let own = text.iter().zip(&biases).filter(|(_, b)| **b == bias);
+        let own: Vec<Map> = own.map(|(m, _)| m.clone()).collect();
+        if own.len() < text.len() {
+            note(&format!(
+                "{} has code that is mapped a second time; that copy is not instrumented",
+                path.display()
+            ));
         }
         return Ok(Object {
             path,
-            bias: bias.unwrap_or(0),
+            bias,
             image: headers.image,
             code: headers.code.iter().map(|c| c[2]).sum(),
-            text,
+            text: own,
             has_interpreter: headers.has_interpreter,
             file,
         });
     }
     Err(reason)
+}
+
+/// Of each mapping of code, the load bias that it has. `None` if one is of no segment.
+fn biases(text: &[Map], headers: &Headers) -> Option<Vec<u64>> {
+    let bias = |m: &Map| {
+        let mut segments = headers.code.iter();
+        let segment = segments
+            .find(|[_, offset, size]| (offset / PAGE * PAGE..offset + size).contains(&m.offset));
+        let [address, offset, _] = segment?;
+        let in_file = address.wrapping_sub(*offset).wrapping_add(m.offset);
+        Some(m.start.wrapping_sub(in_file))
+    };
+    text.iter().map(bias).collect()
 }
 
 /// Compares code in memory with its file.
