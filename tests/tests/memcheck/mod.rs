@@ -257,3 +257,18 @@ fn programs_without_errors_are_not_accused() {
         assert!(told.iter().any(is_clean), "{}", told.join("\n"));
     }
 }
+
+#[test]
+fn programs_with_a_sanitizer_of_memory_are_refused() {
+    for (flag, name) in [
+        ("address", "AddressSanitizer"),
+        ("thread", "ThreadSanitizer"),
+    ] {
+        let program = build("ranges.c", &[&format!("-fsanitize={flag}")]);
+        let job = Job::Tool("memcheck".into(), Vec::new());
+        let job = Job::Whole(Box::new(job), Vec::new());
+        let out = program.with_extension("rewritten");
+        let told = atom::instrument(&program, &out, &job, false).unwrap_err();
+        assert!(told.to_string().contains(name), "{told}");
+    }
+}

@@ -5,7 +5,7 @@
 //! has a file. A forked child has its own files, and so its own [`Sink`].
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 use std::sync::MutexGuard;
 
 use atom_tool::forks::{self, PerProcess};
@@ -212,19 +212,6 @@ impl Stream {
             1 => run.vectors.to_owned(),
             _ => format!("{}.thread{thread}", run.vectors),
         };
-        let text = self.text.as_bytes();
-        if !std::mem::replace(&mut self.is_created, true) {
-            let mut file = output::create(&name)?;
-            let written = file.write_all(text).and_then(|()| file.flush());
-            return written.map_err(|e| named(&name, e));
-        }
-        let mut file = output::append(&name)?;
-        file.write_all(text).map_err(|e| named(&name, e))
+        output::extend(&name, &mut self.is_created, self.text.as_bytes())
     }
-}
-
-/// An error with the name of the file that cannot be written.
-fn named(name: &str, error: io::Error) -> io::Error {
-    let path = output::path(name);
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -17,6 +17,25 @@ const PAGE: u64 = 4096;
 const ENOMEM: u64 = 12;
 const EINVAL: u64 = 22;
 
+/// Procedures that start the runtime of a sanitizer, with its name. Each has an allocator and memory at addresses of its own.
+const SANITIZERS: [(&str, &str); 5] = [
+    ("__asan_init", "AddressSanitizer"),
+    ("__hwasan_init", "HWAddressSanitizer"),
+    ("__lsan_init", "LeakSanitizer"),
+    ("__msan_init", "MemorySanitizer"),
+    ("__tsan_init", "ThreadSanitizer"),
+];
+
+/// The sanitizer with which the program was built.
+pub fn sanitizer(program: &Program<'_>) -> Option<&'static str> {
+    let has = |start: &str| {
+        let procs = program.procs_named(start);
+        procs.into_iter().any(|proc| !proc.is_stub())
+    };
+    let found = SANITIZERS.into_iter().find(|(start, _)| has(start));
+    found.map(|(_, name)| name)
+}
+
 /// Adds the calls in place of the allocators' procedures. Returns how many there are.
 ///
 /// # Errors

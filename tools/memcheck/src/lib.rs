@@ -98,6 +98,12 @@ fn report(detail: Detail, exit_code: i32, caches: AllThreads<Cache>, sp: u64) {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = options::read(args)?;
+    if let Some(name) = calls::sanitizer(program) {
+        return Err(format!(
+            "the program was built with {name}, which has an allocator of its own; build it without"
+        )
+        .into());
+    }
     let cache = program.thread_data(Cache::zero());
     if calls::replace(program, cache)? == 0 {
         return Err(

@@ -1,7 +1,7 @@
 //! The trace of a process: chunks in memory, which are written to the file above some size.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::sync::{MutexGuard, OnceLock};
 
 use atom_tool::forks::PerProcess;
@@ -209,17 +209,7 @@ impl Sink {
         if self.has_failed {
             return Ok(());
         }
-        let named = |e: io::Error| {
-            let path = output::path(self.run.file);
-            io::Error::new(e.kind(), format!("{}: {e}", path.display()))
-        };
-        if !std::mem::replace(&mut self.is_created, true) {
-            let mut file = output::create(self.run.file)?;
-            let written = file.write_all(&self.bytes).and_then(|()| file.flush());
-            return written.map_err(named);
-        }
-        let mut file = output::append(self.run.file)?;
-        file.write_all(&self.bytes).map_err(named)
+        output::extend(self.run.file, &mut self.is_created, &self.bytes)
     }
 }
 

@@ -106,6 +106,23 @@ pub fn append_file(path: &Path) -> io::Result<File> {
     keep::append(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
+/// Writes to the end of the file of [`path`]. The first call creates it, as [`create`] does.
+///
+/// `is_created` says whether that was done. It is set when the file is there, and not before: a process that is killed
+/// in between leaves it to the one that reports in its place.
+pub fn extend(template: &str, is_created: &mut bool, bytes: &[u8]) -> io::Result<()> {
+    let mut file = if *is_created {
+        append(template)?
+    } else {
+        let file = create(template)?.into_inner()?;
+        *is_created = true;
+        file
+    };
+    let path = || path(template);
+    file.write_all(bytes)
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path().display())))
+}
+
 /// As [`create`], for a profile: `atom run` tells how to look at it.
 pub(crate) fn create_profile(template: &str) -> io::Result<File> {
     let path = path(template);
@@ -208,7 +225,7 @@ fn expand(template: &str, writer: Writer, executed: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Writer, expand};
+    use super::{Writer, expand, extend, path};
 
     fn writer(pid: u32, is_snapshot: bool) -> Writer {
         Writer {
@@ -216,6 +233,21 @@ mod tests {
             start_pid: 7,
             is_snapshot,
         }
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_created_is_created_later() {
+        let folder = std::env::temp_dir().join(format!("atom-extend-{}", std::process::id()));
+        let file = folder.join("a.out");
+        let name = file.to_str().unwrap();
+        let mut is_created = false;
+        assert!(extend(name, &mut is_created, b"lost").is_err());
+        assert!(!is_created);
+        std::fs::create_dir_all(&folder).unwrap();
+        extend(name, &mut is_created, b"kept").unwrap();
+        assert!(is_created);
+        assert_eq!(std::fs::read_to_string(path(name)).unwrap(), "kept");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
