@@ -37,8 +37,6 @@ pub struct Control {
     pub gap: AtomicU32,
     /// Where the random numbers begin; 0: somewhere else in each process.
     pub seed: AtomicU64,
-    /// 1 if the process ran already when it was instrumented, and can be left.
-    pub is_attached: AtomicU32,
     /// Number of tests that threads have passed in bursts, and in all, where the run is sampled.
     pub tests: [AtomicU64; 2],
 }

@@ -1,8 +1,8 @@
 //! The interface's version, and the hash that reminds of it.
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 30;
+pub const INTERFACE_VERSION: u32 = 31;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0x157d_815f_5f4a_fab7;
+pub const INTERFACE_HASH: u64 = 0x84c6_8880_311b_b9cc;

@@ -174,7 +174,8 @@ fn options(args: &Run) -> Result<Options<'_>> {
             (Some(n), _) => Some(Switch::Every(n)),
             (None, Some(bursts)) => Some(Switch::Bursts(bursts)),
             // Without a place where the first window begins, it begins with the program.
-            (None, None) => choices.has_windows().then_some(Switch::Flag(
+            // A process that is attached to is entered in the version without calls.
+            (None, None) => (choices.has_windows() || is_attached).then_some(Switch::Flag(
                 !choices.to.is_empty() && choices.from.is_empty(),
             )),
         },

@@ -24,8 +24,8 @@ const SYSCALL: u64 = 2;
 const TRAP: u64 = 1 << 8;
 /// Longest time until all threads are between two instructions.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time for which a thread in the tool's code runs before the next look.
-const ROUND: Duration = Duration::from_micros(50);
+/// Time for which a thread in inserted code or the tool's runs before the next look.
+const ROUND: Duration = Duration::from_micros(20);
 /// How often a thread in inserted code runs, before it makes single steps.
 const ROUNDS: u32 = 100;
 /// Most single steps in a row.
@@ -69,49 +69,51 @@ impl Attached {
         }
     }
 
-    /// Brings all threads to places between two instructions of the program. False if that takes too long.
+    /// Brings all threads to places between two instructions of the program. False if that takes too long. Those that are elsewhere
+    /// run together, as one may wait for a lock of the tool that another one has.
     fn settle(&self, threads: &mut Threads, start: Instant) -> Result<bool> {
-        let mut settled = 0;
-        while settled < threads.all.len() {
-            for tid in &threads.all[settled..] {
-                if !self.settle_one(*tid, start)? {
-                    return Ok(false);
-                }
-            }
-            settled = threads.all.len();
-            // Those that run meanwhile may have started others.
-            threads.stop_new()?;
-        }
-        Ok(true)
-    }
-
-    /// Brings a thread to such a place, unless it ends. False if that takes too long.
-    fn settle_one(&self, tid: i32, start: Instant) -> Result<bool> {
+        let mut all = threads.all.clone();
         for round in 1.. {
-            // A thread that has ended is no matter.
-            let Ok(registers) = trace::registers(tid) else {
-                break;
-            };
-            let is_traced = registers.eflags & TRAP != 0;
-            let is_there = match self.at(&registers) {
-                At::Outside(_) if !is_traced => break,
-                // If this command were ended in a step, the thread would get a signal for it. So it runs first.
-                At::Inserted if !is_traced && round > ROUNDS => self.step(tid)?,
-                _ => {
-                    trace::resume(tid, How::Freely, 0).map_err(failed)?;
-                    sleep(ROUND);
-                    trace::interrupt(tid);
-                    trace::wait_for_trap(tid)?
+            let mut elsewhere = Vec::new();
+            for tid in all {
+                if !self.is_settled(tid, round > ROUNDS)? {
+                    elsewhere.push(tid);
                 }
-            };
-            if !is_there {
-                break;
             }
             if start.elapsed() > PATIENCE {
                 return Ok(false);
             }
+            if elsewhere.is_empty() {
+                // Those that have run may have started others.
+                let known = threads.all.len();
+                threads.stop_new()?;
+                elsewhere = threads.all.split_off(known);
+                threads.all.extend(&elsewhere);
+                if elsewhere.is_empty() {
+                    break;
+                }
+            } else {
+                trace::run_for(self.pid, &elsewhere, ROUND)?;
+            }
+            all = elsewhere;
         }
         Ok(true)
+    }
+
+    /// True if a thread is at such a place, or has ended. `steps` is true if it may make single steps to get there: if this command
+    /// were ended in a step, the thread would get a signal for it.
+    fn is_settled(&self, tid: i32, steps: bool) -> Result<bool> {
+        let Ok(registers) = trace::registers(tid) else {
+            return Ok(true);
+        };
+        let is_traced = registers.eflags & TRAP != 0;
+        match self.at(&registers) {
+            At::Outside(_) => Ok(!is_traced),
+            At::Inserted if !is_traced && steps => {
+                Ok(!self.step(tid)? || self.is_settled(tid, false)?)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Lets a thread in inserted code make single steps until it is elsewhere. False if it has ended.

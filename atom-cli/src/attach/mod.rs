@@ -100,12 +100,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = Folder::of(pid).map_err(|e| trace::gone(pid).unwrap_or(e))?;
     let mut session = Session::begin(&store, pid)?;
     let mut attached = enter::enter(pid, objects, files, &folder)?;
-    session.has_begun();
+    session.has_begun(&attached)?;
     note(&format!(
         "attached to {pid} (stopped for {:.1} ms)",
         attached.pause.as_secs_f64() * 1e3
     ));
     let end = session.wait(&mut attached, arguments.length)?;
+    let line = session.end(&attached, end);
     match end {
         End::Left => match attached.leave() {
             Ok(pause) => note(&format!(
@@ -119,7 +120,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         },
         End::Gone => {}
     }
-    let line = session.end(pid, end);
     let reported = attached.report();
     if attached.remains {
         note("the new code and the tool's data stay in the process, which may return to them");

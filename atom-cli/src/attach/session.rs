@@ -1,11 +1,14 @@
 //! The time between entering and leaving.
 
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use atom_abi::Attached as Command;
+use atom_abi::{Attached as Command, Control, StartInfo};
 use atom_core::{Error, Result};
 
 use super::enter::Attached;
@@ -18,6 +21,8 @@ use crate::run::record::Record;
 
 /// Time between two looks, in milliseconds.
 const PAUSE: i32 = 10;
+/// Time for threads to come out of the version with calls, so that few have to be brought out while all are stopped.
+const OUT: Duration = Duration::from_millis(5);
 
 /// Why the time is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,8 +48,7 @@ impl Session {
     pub fn begin(store: &Store, pid: i32) -> Result<Self> {
         let fail = |e: std::io::Error| Error::new(super::DOING, e);
         let record = Record::make(store.folder())?;
-        let mut page = Page::make(&record, false)?;
-        page.is_attached.store(1, Ordering::Relaxed);
+        let mut page = Page::make(&record, true)?;
         page.add_name(&records::of(store.folder(), pid as u32))
             .map_err(fail)?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -67,10 +71,11 @@ impl Session {
         })
     }
 
-    /// The process is entered.
-    pub fn has_begun(&mut self) {
+    /// The process is entered: calls are made from now on.
+    pub fn has_begun(&mut self, attached: &Attached) -> Result<()> {
         self.start = Instant::now();
         self.page.switch(true);
+        attached.switch(true)
     }
 
     /// Waits until the process is to be left, or is gone; lets it report meanwhile if that is wanted.
@@ -109,10 +114,15 @@ impl Session {
         unsafe { libc::poll(&mut poll, 1, PAUSE) > 0 }
     }
 
-    /// The time is over; says of it what a report's head says.
-    pub fn end(&self, pid: i32, end: End) -> String {
+    /// The time is over: no calls are made any more. Says of it what a report's head says.
+    pub fn end(&self, attached: &Attached, end: End) -> String {
         self.page.switch(false);
-        let time = self.start.elapsed().as_secs_f64();
+        if end == End::Left {
+            // One that ends meanwhile is no matter.
+            attached.switch(false).unwrap_or_default();
+            sleep(OUT);
+        }
+        let (pid, time) = (attached.pid, self.start.elapsed().as_secs_f64());
         let how = match end {
             End::Left => "until it was left",
             End::Gone => "until it ended",
@@ -124,6 +134,21 @@ impl Session {
 }
 
 impl Attached {
+    /// Begins a window in the process itself, which may not see the file of this command; or ends it.
+    fn switch(&self, is_on: bool) -> Result<()> {
+        let fail = |e: std::io::Error| Error::new(super::DOING, e);
+        let memory = &self.helper.memory;
+        let mut address = [0; 8];
+        let field = offset_of!(StartInfo, control) as u64;
+        memory
+            .read_exact_at(&mut address, self.files.entrance.info + field)
+            .map_err(fail)?;
+        let word = u64::from_le_bytes(address) + offset_of!(Control, is_on) as u64;
+        memory
+            .write_all_at(&u32::from(is_on).to_le_bytes(), word)
+            .map_err(fail)
+    }
+
     /// Has the helper do something in the runtime.
     fn speak(&mut self, command: Command) -> Result<()> {
         let address = self.files.entrance.attached;

@@ -23,6 +23,8 @@ const SHORT: Duration = Duration::from_micros(500);
 /// Time between two looks, at first and at last.
 const LONGEST: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(20);
+/// Longest wait for a thread's turn on a processor, or for its run.
+const LONGEST_TURN: Duration = Duration::from_millis(20);
 
 /// Size in bytes of the kernel's signal mask.
 const MASK: usize = 8;
@@ -188,6 +190,42 @@ pub fn set_vectors(tid: i32, bytes: &[u8]) -> std::io::Result<()> {
             VECTORS,
             (&raw const place) as usize,
         )
+    }
+}
+
+/// Lets stopped threads run for a time, while the other threads of their process are stopped.
+pub fn run_for(pid: i32, threads: &[i32], time: Duration) -> Result<()> {
+    let start = Instant::now();
+    let wanted = processor_time(pid) + time * threads.len() as u32;
+    for tid in threads {
+        // One that has ended is noticed by the wait.
+        resume(*tid, How::Freely, 0).unwrap_or_default();
+    }
+    let runs = |tid: &i32| proc_stat::state_of(*tid as u32) == Some('R');
+    // A thread that is interrupted before it gets a processor does not move.
+    while processor_time(pid) < wanted && start.elapsed() < LONGEST_TURN {
+        pause(start.elapsed());
+        if start.elapsed() > SHORT && !threads.iter().any(runs) {
+            break;
+        }
+    }
+    threads.iter().for_each(|tid| interrupt(*tid));
+    wait_for_traps(threads).map(|_| ())
+}
+
+/// Processor time that a process has used; 0 if it has ended.
+fn processor_time(pid: i32) -> Duration {
+    /// The kernel's clock of a process's processor time.
+    const SCHEDULED: i32 = 2;
+    let clock = (!pid << 3) | SCHEDULED;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes into the structure.
+    match unsafe { libc::clock_gettime(clock, &mut time) } {
+        0 => Duration::new(time.tv_sec as u64, time.tv_nsec as u32),
+        _ => Duration::ZERO,
     }
 }
 

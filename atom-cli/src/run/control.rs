@@ -158,11 +158,6 @@ impl Page {
         Ok(())
     }
 
-    /// True if the process ran already, and can be left.
-    pub fn is_attached(&self) -> bool {
-        self.is_attached.load(Ordering::Relaxed) != 0
-    }
-
     /// Begins a window, or ends it.
     pub fn switch(&self, is_on: bool) {
         self.set(is_on, now());

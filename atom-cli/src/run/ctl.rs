@@ -49,12 +49,7 @@ pub fn run(arguments: &Ctl) -> Result<()> {
     let pid = arguments.pid;
     let page = find(pid)?;
     let is_command = matches!(arguments.what, What::On | What::Off | What::Detach);
-    let leaves = page.is_attached() && matches!(arguments.what, What::Detach);
-    if is_command && !page.is_commanded() && !leaves {
-        if page.is_attached() {
-            let reason = format!("{pid} is measured since `atom attach` has entered it");
-            return Err(Error::new(DOING, reason).advice("`atom ctl PID detach` leaves it"));
-        }
+    if is_command && !page.is_commanded() {
         let reason = format!("the program of {pid} begins and ends windows itself");
         return Err(Error::new(DOING, reason)
             .advice("start it with --off, --after or --for instead of --from and --to"));
@@ -73,7 +68,6 @@ pub fn run(arguments: &Ctl) -> Result<()> {
                 (true, ..) => "detached",
                 (_, true, _) => "on",
                 (_, false, true) => "off",
-                _ if page.is_attached() => "not measured any more",
                 (_, false, false) => "as the program says",
             };
             let told = page.told();
