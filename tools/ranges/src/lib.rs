@@ -188,7 +188,7 @@ fn words(given: Vec<&str>) -> Result<Vec<String>> {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "ranges.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let csv = options.value("--csv")?.unwrap_or("");
     let html = options.value("--html")?.unwrap_or("");
     let data_words = words(options.values("--data")?)?;
@@ -291,4 +291,4 @@ impl Data {
     }
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "ranges.out" }
