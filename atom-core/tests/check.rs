@@ -188,7 +188,7 @@ fn inserted_in(
                 code: 0..code.len() as u32,
                 fixups: 0..0,
                 tail: 0,
-                tail_shifts: 0,
+                tail_frame_changes: 0,
             }],
             insertions: vec![Insertion {
                 inst,

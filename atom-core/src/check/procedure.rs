@@ -9,7 +9,7 @@ use crate::x86::{ControlFlow, InstructionInfoFactory};
 use super::frames::{Expected, Frames, Tables, carried};
 use super::shared::SharedCode;
 use super::state::Written;
-use super::step::{WritableRanges, Complaint, KnownWrites};
+use super::step::{Complaint, KnownWrites, WritableRanges};
 use super::subject::{Checked, DOING, Scope, View};
 use super::walk::{Postcondition, Walker, Watch};
 

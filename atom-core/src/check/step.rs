@@ -454,7 +454,12 @@ fn stack_word(state: &State, instruction: &Instruction) -> Value {
 }
 
 /// Fails if inserted code must not write to a place on the stack.
-fn may_store(state: &State, base: Base, at: i64, writable: &WritableRanges) -> Result<(), Complaint> {
+fn may_store(
+    state: &State,
+    base: Base,
+    at: i64,
+    writable: &WritableRanges,
+) -> Result<(), Complaint> {
     let limit = if writable.no_red_zone { 0 } else { -RED_ZONE };
     match base {
         Base::Point if writable.is_foreign => {
@@ -490,7 +495,11 @@ fn store(
 }
 
 /// Fails for a write outside of the stack, unless it goes to the memory of the new segments.
-fn elsewhere(state: &State, instruction: &Instruction, writable: &WritableRanges) -> Result<(), Complaint> {
+fn elsewhere(
+    state: &State,
+    instruction: &Instruction,
+    writable: &WritableRanges,
+) -> Result<(), Complaint> {
     match instruction.memory_segment() {
         // The operand names the running thread's copy of the data, so it is judged as without the
         // segment.

@@ -4,7 +4,7 @@ use super::frames::{self, Expected, Frames, Lost};
 use super::memory::Memory;
 use super::shared::{self, SharedCode};
 use super::state::{Base, RSP, State, Value, Written, around};
-use super::step::{self, WritableRanges, Complaint, KnownWrites};
+use super::step::{self, Complaint, KnownWrites, WritableRanges};
 use crate::layout::Area;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
@@ -403,7 +403,8 @@ impl Walker<'_> {
                     } else if is_quick
                         && place.depth == 0
                         && self.has(to)
-                        && let Some(steps) = self.call_shared(to, next.pc, state, postcondition, watch)
+                        && let Some(steps) =
+                            self.call_shared(to, next.pc, state, postcondition, watch)
                     {
                         arrived.steps += steps;
                         paths.go_on(next);

@@ -128,12 +128,12 @@ impl NewText for Frames<'_> {
         let inserted = self.inserted(&range);
         self.pieces_apart(procedure, &inserted.strays, &mut segments);
         segments.sort_by_key(|segment| segment.new);
-        if inserted.lowered.is_empty() {
+        if inserted.adjustments.is_empty() {
             return segments;
         }
         // Each change of the stack pointer starts a segment.
-        let mut split = Vec::with_capacity(segments.len() + inserted.lowered.len());
-        let mut changes = inserted.lowered.iter().peekable();
+        let mut split = Vec::with_capacity(segments.len() + inserted.adjustments.len());
+        let mut changes = inserted.adjustments.iter().peekable();
         let mut depth = 0;
         let ends = segments.iter().skip(1).map(|s| s.new);
         for (segment, end) in segments.iter().zip(ends.chain([u64::MAX])) {

@@ -44,13 +44,14 @@ impl Plan {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
             tail: 0,
-            tail_shifts: 0,
+            tail_frame_changes: 0,
         }
     }
 
-    /// Adds the shifts and accesses of code that has been appended at the offset `code`.
+    /// Adds the changes of frame and accesses of code that has been appended at the offset `code`.
     fn add_notes(&mut self, asm: &Asm, code: u32) {
-        self.shifts.extend(asm.shifts.iter().map(|s| s.moved(code)));
+        self.frame_changes
+            .extend(asm.frame_changes.iter().map(|s| s.moved(code)));
         self.accesses
             .extend(asm.accesses.iter().map(|a| a.moved(code)));
     }
@@ -94,7 +95,7 @@ impl Plan {
             code: s.code.start + code..s.code.end + code,
             fixups: s.fixups.start + fixups..s.fixups.end + fixups,
             tail: s.tail,
-            tail_shifts: s.tail_shifts,
+            tail_frame_changes: s.tail_frame_changes,
         }));
         let moved = |i: &Insertion| Insertion {
             snippet: i.snippet + snippets,
@@ -194,7 +195,7 @@ impl Part {
             code: code as u32..self.asm.code.len() as u32,
             fixups: fixups as u32..self.asm.fixups.len() as u32,
             tail: 0,
-            tail_shifts: 0,
+            tail_frame_changes: 0,
         });
     }
 
@@ -218,7 +219,7 @@ impl Part {
         self.close(code, fixups, inst, position);
         if let Some(snippet) = self.snippets.last_mut() {
             snippet.tail = tail.code.len() as u32;
-            snippet.tail_shifts = tail.shifts.len() as u32;
+            snippet.tail_frame_changes = tail.frame_changes.len() as u32;
         }
     }
 }

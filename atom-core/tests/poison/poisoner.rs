@@ -80,7 +80,7 @@ impl Poison {
                 code: start..end,
                 fixups: 0..0,
                 tail: 0,
-                tail_shifts: 0,
+                tail_frame_changes: 0,
             });
             self.plan.insertions.push(Insertion {
                 inst,

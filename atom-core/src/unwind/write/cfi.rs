@@ -6,7 +6,7 @@
 //! pointer, additional rows are in between.
 
 use super::expression::{offset_from_rsp, uses_rip};
-use super::moves::{Lowered, Piece, Stray};
+use super::moves::{Piece, StackAdjustment, Stray};
 use super::state::{Cfa, State};
 use crate::unwind::{CfiKind, CfiReader, Cie, Fde, Read, UnwindTable};
 use crate::x86::asm::Frame;
@@ -93,13 +93,13 @@ pub(super) fn rewrite(
         written: None,
         state: State::initial(table.cie_instructions(table.cie(fde)))?,
         saved_states: Vec::new(),
-        lowered: &inserted.lowered,
+        adjustments: &inserted.adjustments,
         frame: Frame::Below(0),
         strays: &inserted.strays,
         anchors: &anchors,
         states: Vec::new(),
         state_of: vec![None; anchors.len()],
-        follows: !inserted.lowered.is_empty() || !inserted.strays.is_empty(),
+        follows: !inserted.adjustments.is_empty() || !inserted.strays.is_empty(),
         keeps_below: None,
     };
     loop {
@@ -152,7 +152,7 @@ struct Writer<'a> {
     state: State<'a>,
     saved_states: Vec<State<'a>>,
     /// Changes of the stack pointer that are still to come.
-    lowered: &'a [Lowered],
+    adjustments: &'a [StackAdjustment],
     /// Where inserted code has moved rsp at `new`.
     frame: Frame,
     strays: &'a [Stray],
@@ -326,18 +326,18 @@ impl<'a> Writer<'a> {
 
     /// Writes the rows of inserted code up to a new address.
     fn lower_until(&mut self, new: u64) -> Read<()> {
-        while let Some((lowered, rest)) = self.lowered.split_first()
-            && lowered.at <= new
+        while let Some((adjustment, rest)) = self.adjustments.split_first()
+            && adjustment.at <= new
         {
-            self.lowered = rest;
-            let before = std::mem::replace(&mut self.frame, lowered.frame);
+            self.adjustments = rest;
+            let before = std::mem::replace(&mut self.frame, adjustment.frame);
             let moves = before != self.frame;
             let kept = self.kept();
-            let loses = lowered.writes && self.state.reaches_below_rsp(kept);
+            let loses = adjustment.writes && self.state.reaches_below_rsp(kept);
             if !(moves && self.state.depends_on_rsp() || loses) {
                 continue;
             }
-            self.step_to(lowered.at)?;
+            self.step_to(adjustment.at)?;
             if moves {
                 self.state.describe(before, self.frame, self.out)?;
             }

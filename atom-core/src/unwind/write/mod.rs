@@ -28,7 +28,7 @@ use crate::error::ErrorKind;
 use crate::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
-pub use moves::{AddressMap, Inserted, Lowered, MovedRange, Stray};
+pub use moves::{AddressMap, Inserted, MovedRange, StackAdjustment, Stray};
 use moves::{Moves, in_place};
 pub use own::{Own, Rows};
 use translate::{Translated, translate};
