@@ -9,7 +9,7 @@ use crate::image::Image;
 use crate::live::is_free_below;
 use crate::plan::{Frame, Insertion, Plan, Position, Version};
 use crate::unwind::write::{
-    AddressMap, Inserted, MovedEntry, MovedRange, Own, Rows, StackAdjustment, Stray,
+    AddressMap, Inserted, MovedEntry, MovedRange, OutOfLine, Own, Rows, StackAdjustment,
 };
 use crate::unwind::{CFA_AT_ENTRY, UnwindTable};
 
@@ -58,7 +58,7 @@ impl AddressMap for Frames<'_> {
         }
         let inside = |at: u64| range.new_start < at && at <= range.new_end;
         found.adjustments.retain(|l| inside(l.at));
-        found.strays.retain(|s| inside(s.new));
+        found.out_of_line.retain(|s| inside(s.new));
         found
     }
 }
@@ -110,7 +110,7 @@ impl Frames<'_> {
             let Some(proc) = proc.filter(|proc| self.is_divided(*proc)) else {
                 continue;
             };
-            if let Some(first) = self.all_apart(proc, range).strays.first() {
+            if let Some(first) = self.all_apart(proc, range).out_of_line.first() {
                 range.new_end = first.new;
             }
         }
@@ -144,13 +144,13 @@ impl Frames<'_> {
             return Vec::new();
         };
         let found = self.all_apart(proc, range);
-        let fde = |stray: &Stray| self.unwind.find(stray.old);
-        let runs: Vec<&[Stray]> = (found.strays)
+        let fde = |code: &OutOfLine| self.unwind.find(code.old);
+        let runs: Vec<&[OutOfLine]> = (found.out_of_line)
             .chunk_by(|a, b| fde(a).is_some() && fde(a) == fde(b))
             .collect();
         let ends = runs.iter().skip(1).map(|run| run[0].new);
         let ends = ends.chain([range.new_end]);
-        let piece = |(run, end): (&&[Stray], u64)| {
+        let piece = |(run, end): (&&[OutOfLine], u64)| {
             let start = run[0].new;
             let adjustments = found.adjustments.iter();
             let adjustments = adjustments.filter(|l| (start..end).contains(&l.at));
@@ -159,7 +159,7 @@ impl Frames<'_> {
                 end,
                 inserted: Inserted {
                     adjustments: adjustments.copied().collect(),
-                    strays: run.to_vec(),
+                    out_of_line: run.to_vec(),
                 },
                 keeps_below: !is_free_below(self.image, self.cfg, proc),
             };
@@ -188,7 +188,7 @@ impl Frames<'_> {
                     end: place.address + guards::size(place.guard),
                     inserted: Inserted {
                         adjustments: adjustments.collect(),
-                        strays: Vec::new(),
+                        out_of_line: Vec::new(),
                     },
                     keeps_below: true,
                 };
@@ -289,7 +289,7 @@ impl Frames<'_> {
         for (inst, position, at) in stubs.chain(taken) {
             let (new, old) = (start + u64::from(at), self.cfg.inst_pc(inst));
             if range.old_start <= old && old < range.old_end {
-                found.strays.push(Stray { new, old });
+                found.out_of_line.push(OutOfLine { new, old });
             }
             let here = self.layout.insertions_at(self.plan, proc, inst);
             let from = here.partition_point(|i| i.position < position);
@@ -314,7 +314,7 @@ impl Frames<'_> {
             };
             let pc = self.cfg.inst_pc(insertion.inst);
             if range.old_start <= pc && pc < range.old_end {
-                found.strays.push(Stray { new, old });
+                found.out_of_line.push(OutOfLine { new, old });
                 let frame_changes = self.plan.frame_changes_of(snippet);
                 let frame_changes =
                     &frame_changes[frame_changes.len() - snippet.tail_frame_changes as usize..];

@@ -39,7 +39,7 @@ pub use area::{Area, AreaSizes, Rooms, rooms};
 pub use frames::Frames;
 pub use moved::MovedSet;
 pub use placed::Placed;
-pub use placement::{Anchors, Placement};
+pub use placement::{BaseAddresses, Placement};
 pub use region::{Region, Wishes};
 pub use sites::Sites;
 pub use text::Layout;

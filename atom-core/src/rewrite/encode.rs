@@ -15,7 +15,7 @@ use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, opcode, rip_field};
 use crate::layout::procedure::Form;
 use crate::layout::procedure::take_at;
 use crate::layout::tables::{TableCopy, copy_at, with_displacement};
-use crate::layout::{Anchors, Layout, Placed};
+use crate::layout::{BaseAddresses, Layout, Placed};
 
 use super::{DOING, guards, rel32, return_map, tables};
 
@@ -33,10 +33,10 @@ pub struct NewText<'a> {
 /// Prepares the new text; the start-up code's place at its head is left as `int3`.
 pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
     let (image, cfg) = (placed.object.image, &placed.object.cfg);
-    let (plan, layout, anchors) = (
+    let (plan, layout, bases) = (
         placed.plan,
         &placed.layout,
-        placed.placement.anchors(placed.area),
+        placed.placement.bases(placed.area),
     );
     let of_version = |version| Encoder {
         image,
@@ -47,7 +47,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
             .versions()
             .find(|other| other.version != version.version),
         return_map: layout.return_map,
-        anchors,
+        bases,
     };
     let encoders: Vec<Encoder<'_>> = placed.versions().map(of_version).collect();
     let encoder = &encoders[0];
@@ -62,7 +62,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
         let places = layout.guards.par_iter();
         let written = places.map(|place| {
             let next = placed.front_at(place.block).behind_guard(cfg, place.block);
-            let bytes = guards::encode(place, guards, layout, &anchors, next)?;
+            let bytes = guards::encode(place, guards, layout, &bases, next)?;
             Ok((place.address, bytes))
         });
         pieces.extend(written.collect::<Result<Vec<_>>>()?);
@@ -222,7 +222,7 @@ struct Encoder<'a> {
     twin: Option<&'a Layout>,
     /// Address of the table of return addresses.
     return_map: Option<u64>,
-    anchors: Anchors<'a>,
+    bases: BaseAddresses<'a>,
 }
 
 /// Insertions of a procedure that are after its blocks, as ranges of indexes into its [`Places`].
@@ -457,10 +457,10 @@ impl Encoder<'_> {
         for fixup in fixups.iter().filter(|f| (first..end).contains(&f.at)) {
             let target = match fixup.target {
                 Target::Original(a) => a.get(),
-                Target::Analysis(a) => self.anchors.analysis + a.get(),
-                Target::Data(offset) => self.anchors.data + u64::from(offset),
+                Target::Analysis(a) => self.bases.analysis + a.get(),
+                Target::Data(offset) => self.bases.data + u64::from(offset),
                 Target::Slot(routine) => {
-                    let slot = self.anchors.area.and_then(|a| a.slot(routine.get()));
+                    let slot = self.bases.area.and_then(|a| a.slot(routine.get()));
                     slot.ok_or_else(|| self.missing("a routine has no place in the area", address))?
                 }
                 Target::Shared(i) => self.shared(i),

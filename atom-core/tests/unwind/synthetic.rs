@@ -368,7 +368,7 @@ impl AddressMap for Insertion {
         }
         Inserted {
             adjustments,
-            strays: Vec::new(),
+            out_of_line: Vec::new(),
         }
     }
 }

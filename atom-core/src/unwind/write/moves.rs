@@ -62,7 +62,7 @@ impl StackAdjustment {
 
 /// Code that is after the procedure that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stray {
+pub struct OutOfLine {
     /// New address of the code.
     pub new: u64,
     /// The original address that has the same frame.
@@ -76,7 +76,7 @@ pub struct Inserted {
     pub adjustments: Vec<StackAdjustment>,
     /// Code out of order, ascending by new address, each up to the next or to
     /// the range's end. All other code of the range is in front of it.
-    pub strays: Vec<Stray>,
+    pub out_of_line: Vec<OutOfLine>,
 }
 
 impl<F: Fn(u64) -> Option<u64> + Sync> AddressMap for F {
