@@ -389,7 +389,7 @@ impl Planner<'_> {
     /// Emits the counters of edges at all instructions before this one.
     fn counters(&self, part: &mut Part, end: InstId, counters: &mut &[edge_counts::Counter]) {
         while let Some((counter, rest)) = counters.split_first()
-            && counter.spot.inst < end
+            && counter.site.inst < end
         {
             *counters = rest;
             self.emit(part, counter);
@@ -452,9 +452,9 @@ impl Planner<'_> {
 
     fn emit(&self, part: &mut Part, counter: &edge_counts::Counter) {
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        let private = self.private_stack(part, counter.spot.inst, counter.spot.position);
+        let private = self.private_stack(part, counter.site.inst, counter.site.position);
         self.flow.emit(&mut part.asm, counter, private);
-        part.close(code, fixups, counter.spot.inst, counter.spot.position);
+        part.close(code, fixups, counter.site.inst, counter.site.position);
     }
 
     /// The stack for inserted code where rsp may lead to data.

@@ -26,7 +26,7 @@ const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
 
 /// Place of an edge's counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spot {
+pub struct CounterSite {
     /// The instruction.
     pub inst: InstId,
     /// Position at the instruction.
@@ -46,7 +46,7 @@ pub struct Group {
     /// order.
     pub edges: Vec<Edge>,
     /// Place of each edge's counter.
-    pub spots: Vec<Spot>,
+    pub sites: Vec<CounterSite>,
     /// Estimated frequencies of its blocks.
     pub estimate: Estimate,
     /// For each block, how control leaves it.
@@ -175,7 +175,7 @@ impl Group {
             self.outs.push(out);
         }
         self.edges.clear();
-        self.spots.clear();
+        self.sites.clear();
         self.vertices = 1;
         for i in 0..self.blocks.len() {
             self.add_block(context, i);
@@ -271,7 +271,7 @@ impl Group {
             cost: cost(position, live, often),
             wanted: false,
         });
-        self.spots.push(Spot {
+        self.sites.push(CounterSite {
             inst,
             position,
             keeping: Keeping::of(live, CHANGED),
