@@ -243,13 +243,13 @@ impl Group {
             taken: edge as u32,
             is_plain,
         };
-        let (share, frequency) = (self.estimate.taken[i], self.estimate.frequency[i]);
+        let (probability, frequency) = (self.estimate.taken[i], self.estimate.frequency[i]);
         let [taken, falling] = self.estimate.ways[i];
         let ways = [
-            (taken, Position::Taken, share),
-            (falling, Position::After, 1.0 - share),
+            (taken, Position::Taken, probability),
+            (falling, Position::After, 1.0 - probability),
         ];
-        for (to, position, share) in ways {
+        for (to, position, probability) in ways {
             let (vertex, live) = match to {
                 None => (0, context.live.after(b)),
                 Some(to) => {
@@ -257,7 +257,13 @@ impl Group {
                     (self.starts[to as usize], live)
                 }
             };
-            self.add([from, vertex], last, position, live, frequency * share);
+            self.add(
+                [from, vertex],
+                last,
+                position,
+                live,
+                frequency * probability,
+            );
         }
         if !is_plain {
             self.edges[edge].cost = f32::INFINITY;
