@@ -54,7 +54,7 @@ impl AddressMap for Frames<'_> {
         self.in_line(proc, &insts, &mut found.adjustments);
         if !self.is_divided(proc) {
             self.apart(proc, range, &mut found);
-            self.tails(proc, range, &mut found);
+            self.cold_parts(proc, range, &mut found);
         }
         let inside = |at: u64| range.new_start < at && at <= range.new_end;
         found.adjustments.retain(|l| inside(l.at));
@@ -132,7 +132,7 @@ impl Frames<'_> {
     fn all_apart(&self, proc: ProcId, range: &MovedRange) -> Inserted {
         let mut found = Inserted::default();
         self.apart(proc, range, &mut found);
-        self.tails(proc, range, &mut found);
+        self.cold_parts(proc, range, &mut found);
         found
     }
 
@@ -298,14 +298,14 @@ impl Frames<'_> {
         }
     }
 
-    /// Tails of inserted code. The frame is the point's frame, in which inserted code may have
+    /// Cold parts of inserted code. The frame is the point's frame, in which inserted code may have
     /// moved the stack pointer.
-    fn tails(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
+    fn cold_parts(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
         let start = self.layout.starts[proc.index()];
-        let mut new = start + u64::from(self.layout.procs[proc.index()].tails);
+        let mut new = start + u64::from(self.layout.procs[proc.index()].cold_parts);
         for insertion in self.layout.insertions(self.plan, proc) {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
-            if snippet.tail == 0 {
+            if snippet.cold_part == 0 {
                 continue;
             }
             let old = match insertion.position {
@@ -317,7 +317,7 @@ impl Frames<'_> {
                 found.out_of_line.push(OutOfLine { new, old });
                 let frame_changes = self.plan.frame_changes_of(snippet);
                 let frame_changes =
-                    &frame_changes[frame_changes.len() - snippet.tail_frame_changes as usize..];
+                    &frame_changes[frame_changes.len() - snippet.cold_frame_changes as usize..];
                 let first = snippet.code.start + snippet.main_size();
                 if frame_changes.first().is_none_or(|s| s.at != first) {
                     found
@@ -331,7 +331,7 @@ impl Frames<'_> {
                         .push(StackAdjustment::new(at, change.frame));
                 }
             }
-            new += u64::from(snippet.tail);
+            new += u64::from(snippet.cold_part);
         }
     }
 
@@ -353,7 +353,7 @@ impl Frames<'_> {
             }
             let frame_changes = self.plan.frame_changes_of(snippet);
             for change in
-                &frame_changes[..frame_changes.len() - snippet.tail_frame_changes as usize]
+                &frame_changes[..frame_changes.len() - snippet.cold_frame_changes as usize]
             {
                 let at = at + u64::from(change.at - snippet.code.start);
                 out.push(StackAdjustment::new(at, change.frame));

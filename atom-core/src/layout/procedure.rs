@@ -99,8 +99,8 @@ pub(crate) struct ProcLayout {
     pub stubs: Vec<(BlockId, u32)>,
     /// Code on the way to a branch's target: the branch and the offset.
     pub taken: Vec<(InstId, u32)>,
-    /// Offset of the cold parts (tails) of inserted code, which are in the order of insertions.
-    pub tails: u32,
+    /// Offset of the cold parts of inserted code, which are in the order of insertions.
+    pub cold_parts: u32,
     /// Size of the procedure in bytes.
     pub size: u32,
 }
@@ -198,8 +198,8 @@ impl<'a> ProcBuilder<'a> {
             rest = others;
         }
         let all = self.insertions.iter();
-        let tails = all.map(|i| self.plan.snippets[i.snippet as usize].tail);
-        layout.size = layout.tails + tails.sum::<u32>();
+        let cold_parts = all.map(|i| self.plan.snippets[i.snippet as usize].cold_part);
+        layout.size = layout.cold_parts + cold_parts.sum::<u32>();
         layout
     }
 
@@ -421,7 +421,7 @@ impl<'a> ProcBuilder<'a> {
             *at = offset;
             offset += size + branch::JMP_LEN as u32;
         }
-        layout.tails = offset;
+        layout.cold_parts = offset;
     }
 
     /// Lengthens short branches that do not reach their targets; true if there were any.

@@ -428,8 +428,8 @@ impl Planner<'_> {
         };
         let hooks = (private, &mut part.wrappers);
         test.emit_border(&mut part.asm, part.version, self.window, hooks);
-        let tail = switch::emit(&mut part.asm, &test, &around, &mut part.wrappers);
-        part.close_with_tail(code, fixups, inst, position, tail);
+        let cold_part = switch::emit(&mut part.asm, &test, &around, &mut part.wrappers);
+        part.close_with_cold_part(code, fixups, inst, position, cold_part);
     }
 
     /// Emits the next counter of an edge if it is at this place.
@@ -623,7 +623,7 @@ impl Planner<'_> {
         if let Some(private) = private {
             private.leave(&mut part.asm);
         }
-        part.close_with_tail(code, fixups, here.inst, place.position, emitted.tail);
+        part.close_with_cold_part(code, fixups, here.inst, place.position, emitted.cold_part);
         Ok(())
     }
 
@@ -637,8 +637,8 @@ impl Planner<'_> {
     ) -> Result<()> {
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
         let call = self.resolve(number, here, place.pc, When::Before, 0)?;
-        let tail = instead::emit((&mut part.asm, code), call, place.point, &mut part.wrappers);
-        part.close_with_tail(code, fixups, here.inst, place.position, tail);
+        let cold_part = instead::emit((&mut part.asm, code), call, place.point, &mut part.wrappers);
+        part.close_with_cold_part(code, fixups, here.inst, place.position, cold_part);
         Ok(())
     }
 

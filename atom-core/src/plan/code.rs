@@ -31,8 +31,8 @@ pub enum Target {
     Twin,
     /// The snippet itself; the addend is the offset in bytes.
     Main,
-    /// The snippet's tail (its cold path); the addend is the offset in bytes.
-    Tail,
+    /// The cold part of the snippet; the addend is the offset in bytes.
+    ColdPart,
 }
 
 impl Target {
@@ -97,17 +97,17 @@ pub struct Snippet {
     pub code: Range<u32>,
     /// Range of [`Plan::fixups`]; offsets count from `code.start`.
     pub fixups: Range<u32>,
-    /// Size of the tail in bytes. The tail is the cold path at the end of the code, and is placed after it
+    /// Size of the cold part in bytes. It is the cold path at the end of the code, and is placed after it
     /// the procedure. Shared snippets have none.
-    pub tail: u32,
-    /// Number of changes of frame in the tail; they come last.
-    pub tail_frame_changes: u32,
+    pub cold_part: u32,
+    /// Number of changes of frame in the cold part; they come last.
+    pub cold_frame_changes: u32,
 }
 
 impl Snippet {
     /// Size in bytes of the code at the point itself.
     pub fn main_size(&self) -> u32 {
-        self.code.end - self.code.start - self.tail
+        self.code.end - self.code.start - self.cold_part
     }
 }
 

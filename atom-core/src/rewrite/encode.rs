@@ -162,7 +162,7 @@ pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) 
 #[derive(Clone, Copy)]
 struct SnippetPlace {
     main: u64,
-    tail: u64,
+    cold_part: u64,
     /// The same place in the other version, if there is one.
     twin: Option<u64>,
 }
@@ -180,16 +180,16 @@ impl<'p> Places<'p> {
     fn new(
         plan: &Plan,
         all: &'p [Insertion],
-        mut tail: u64,
+        mut cold_part: u64,
         twin: impl Fn(&Insertion) -> Option<u64>,
     ) -> Self {
         let place = |insertion: &Insertion| {
             let place = SnippetPlace {
                 main: 0,
-                tail,
+                cold_part,
                 twin: twin(insertion),
             };
-            tail += u64::from(plan.snippets[insertion.snippet as usize].tail);
+            cold_part += u64::from(plan.snippets[insertion.snippet as usize].cold_part);
             place
         };
         Self {
@@ -240,9 +240,9 @@ impl Encoder<'_> {
         let start = self.layout.starts[id.index()];
         let insts = cfg.proc_insts(id);
         let all = self.layout.insertions(self.plan, id);
-        let tails = start + u64::from(layout.tails);
+        let cold_parts = start + u64::from(layout.cold_parts);
         let twin = |insertion: &Insertion| self.twin_of(id, insertion);
-        let mut places = Places::new(self.plan, all, tails, twin);
+        let mut places = Places::new(self.plan, all, cold_parts, twin);
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
         let mut taken = Vec::new();
@@ -315,7 +315,7 @@ impl Encoder<'_> {
     }
 
     /// Writes what is after a procedure's blocks: stubs of entries in the middle, code on the
-    /// way to branches' targets, tails of snippets.
+    /// way to branches' targets, cold parts of snippets.
     fn apart(
         &self,
         id: ProcId,
@@ -344,13 +344,13 @@ impl Encoder<'_> {
             let target = self.target((id, *b, *inst), false)?;
             self.jump_to(target, start, out)?;
         }
-        if out.len() != layout.tails as usize {
+        if out.len() != layout.cold_parts as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
         }
         for (insertion, place) in places.all.iter().zip(&places.at) {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
-            if snippet.tail != 0 {
-                let code = snippet.code.end - snippet.tail..snippet.code.end;
+            if snippet.cold_part != 0 {
+                let code = snippet.code.end - snippet.cold_part..snippet.code.end;
                 self.piece(snippet, code, *place, out)?;
             }
         }
@@ -402,7 +402,7 @@ impl Encoder<'_> {
             let snippet = &self.plan.snippets[places.all[i].snippet as usize];
             let place = &mut places.at[i];
             place.main = start + out.len() as u64;
-            let code = snippet.code.start..snippet.code.end - snippet.tail;
+            let code = snippet.code.start..snippet.code.end - snippet.cold_part;
             self.piece(snippet, code, *place, out)?;
         }
         Ok(())
@@ -432,7 +432,7 @@ impl Encoder<'_> {
     fn snippet(&self, snippet: &Snippet, address: u64, out: &mut Vec<u8>) -> Result<()> {
         let place = SnippetPlace {
             main: address,
-            tail: 0,
+            cold_part: 0,
             twin: None,
         };
         self.piece(snippet, snippet.code.clone(), place, out)
@@ -450,7 +450,11 @@ impl Encoder<'_> {
         out.extend(&self.plan.code[code.start as usize..code.end as usize]);
         // The first byte's offset in the snippet, and its address.
         let first = code.start - snippet.code.start;
-        let address = if first == 0 { place.main } else { place.tail };
+        let address = if first == 0 {
+            place.main
+        } else {
+            place.cold_part
+        };
         let fixups = &self.plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize];
         let end = code.end - snippet.code.start;
         let no_returns = || self.missing("there is no table of return addresses", address);
@@ -469,7 +473,7 @@ impl Encoder<'_> {
                     self.shared(i.ok_or_else(no_returns)?)
                 }
                 Target::Main => place.main,
-                Target::Tail => place.tail,
+                Target::ColdPart => place.cold_part,
                 Target::ReturnMap => self.return_map.ok_or_else(no_returns)?,
                 Target::Twin => {
                     let twin = place.twin;

@@ -52,9 +52,9 @@ impl State {
 pub(super) struct Ends {
     /// Jumps there from the same part of the code.
     pub(super) near: Vec<Patch>,
-    /// Jumps from the tail to the end in the main part, by the numbers of their fixups.
+    /// Jumps from the cold part to the end in the main part, by the numbers of their fixups.
     pub(super) far: Vec<usize>,
-    /// True if the paths are in the tail and the end is not.
+    /// True if the paths are in the cold part and the end is not.
     pub(super) are_far: bool,
     /// Mask of the registers that hold the program's values at each end.
     pub(super) intact: u16,

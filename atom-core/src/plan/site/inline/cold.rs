@@ -20,7 +20,7 @@ const MOST_IN_LINE: usize = 12;
 /// The cold side of a branch, if there is one: a side that only calls; a side that may call, if the other
 /// ends at once; a long side, if the other is empty; a side that begins with an exchange in memory, if the other has
 /// none and never calls: it repeats what could be done without one.
-pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
+pub(super) fn cold_side(sides: &[Node; 2]) -> Option<usize> {
     // In front of the call may be an operation that takes back a store.
     let calls = |side: &Node| side.ops.len() <= 1 && side.end == End::Call;
     let is_rare = |i: &usize| {
@@ -111,14 +111,14 @@ impl Site<'_> {
         }
     }
 
-    /// Lets jumps from the tail end here.
+    /// Lets jumps from the cold part end here.
     pub(super) fn land_far(&mut self, jumps: Vec<usize>) {
         for fixup in jumps {
-            self.tail.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
+            self.cold_part.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
         }
     }
 
-    /// Emits the cold side of a branch in the tail.
+    /// Emits the cold side of a branch in the cold part.
     pub(super) fn far(
         &mut self,
         context: &Context,
@@ -126,22 +126,22 @@ impl Site<'_> {
         cond: Cond,
         (node, path): (&Node, Path),
     ) -> Result<()> {
-        let at = self.tail.code.len() as i32;
-        self.asm.jump_to(Some(cond), Target::Tail, at);
-        std::mem::swap(self.asm, &mut self.tail);
+        let at = self.cold_part.code.len() as i32;
+        self.asm.jump_to(Some(cond), Target::ColdPart, at);
+        std::mem::swap(self.asm, &mut self.cold_part);
         self.asm.at_depth(self.state.depth as u32);
-        self.in_tail = true;
+        self.in_cold_part = true;
         let mut own = Ends::new(true);
         let done = self.aside(context, &mut own, node, path, true);
         if !own.near.is_empty() {
-            // Short jumps stay in the tail.
+            // Short jumps stay in the cold part.
             self.land_near(own.near.drain(..));
             self.jump_to_end(&mut own, true);
         }
         ends.far.append(&mut own.far);
         ends.meet(own.intact, own.flags_intact);
-        self.in_tail = false;
-        std::mem::swap(self.asm, &mut self.tail);
+        self.in_cold_part = false;
+        std::mem::swap(self.asm, &mut self.cold_part);
         done
     }
 
