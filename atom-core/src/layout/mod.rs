@@ -40,7 +40,7 @@ pub use frames::Frames;
 pub use moved::MovedSet;
 pub use placed::Placed;
 pub use placement::{BaseAddresses, Placement};
-pub use region::{Region, Wishes};
+pub use region::{Region, RequestedAddresses};
 pub use sites::Sites;
 pub use text::Layout;
 
@@ -90,11 +90,11 @@ pub fn understand<'a>(
             (cfg.proc(proc).start, reason)
         }));
         kept.extend(homeless.iter().map(|&(proc, address)| {
-            let wish = match returns {
+            let request = match returns {
                 Returns::Always => "its calls are to push the original return addresses",
                 _ => "the program looks its return addresses up in a table",
             };
-            let reason = format!("{wish}, and the call at {address:#x} cannot stay in place");
+            let reason = format!("{request}, and the call at {address:#x} cannot stay in place");
             (cfg.proc(proc).start, reason)
         }));
         discovered.take_back(cfg);

@@ -71,7 +71,7 @@ const NEAR_GAP: u64 = 0x4400_0000;
 
 /// Addresses that the user wants.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
+pub struct RequestedAddresses {
     /// Start of the new text, a link-time address.
     pub text: Option<u64>,
     /// Start of the tool's writable data, a link-time address.
@@ -156,28 +156,28 @@ impl Region {
         })
     }
 
-    /// The region that the user wants. Fails if the wishes cannot be met.
-    pub fn wanted(image: &Image, wishes: &Wishes) -> Result<Self> {
+    /// The region that the user wants. Fails if the addresses are not possible.
+    pub fn wanted(image: &Image, requested: &RequestedAddresses) -> Result<Self> {
         let mut region = Self::of(image);
         let refuse = |reason: &str, advice: String| {
             Err(Error::new("choosing addresses for the new text", reason)
                 .file(&image.path)
                 .advice(advice))
         };
-        if wishes.low && image.kind.is_position_independent() {
+        if requested.low && image.kind.is_position_independent() {
             return refuse(
                 "a position-independent program is placed by the kernel, far above 4 GiB",
                 "link the program with -no-pie to have 32-bit addresses".into(),
             );
         }
-        if (wishes.text.is_some() || wishes.data.is_some()) && region.shift != 0 {
+        if (requested.text.is_some() || requested.data.is_some()) && region.shift != 0 {
             return refuse(
                 "a static position-independent program is placed by its end, \
                  so the distance to its new text is not free",
                 "leave the address out".into(),
             );
         }
-        if let Some(text) = wishes.text {
+        if let Some(text) = requested.text {
             let first = image.end.next_multiple_of(PAGE);
             let last = limit(image);
             if !text.is_multiple_of(PAGE) {
@@ -212,10 +212,10 @@ impl Region {
             }
             region.start = text;
         }
-        if wishes.low {
+        if requested.low {
             region.size = region.size.min((1 << 32) - region.start.min(1 << 32));
         }
-        if let Some(data) = wishes.data {
+        if let Some(data) = requested.data {
             if !data.is_multiple_of(PAGE)
                 || data <= region.start
                 || data - region.start >= region.size

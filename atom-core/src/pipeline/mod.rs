@@ -53,7 +53,7 @@ use crate::emit::facts::Facts;
 use crate::emit::{self, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Image;
-use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
+use crate::layout::{self, Area, Extra, Placed, Region, RequestedAddresses, Sites};
 use crate::live::{Live, Settled};
 use crate::plan::kept::Late;
 use crate::plan::{self, Clobbers, Home, Plan, Switch, Told, Unit, Whole};
@@ -115,7 +115,7 @@ pub struct Options<'a> {
     /// Which code is instrumented.
     pub selection: Selection,
     /// Where new segments of the program should be.
-    pub wishes: Wishes,
+    pub requested: RequestedAddresses,
     /// Procedures that move although they get no calls.
     pub extra: Extra,
     /// The return addresses that the program finds on its stack.
@@ -185,7 +185,7 @@ pub fn instrument<P: Progress, T>(
         .map(|process| Begun::new(process, &inputs))
         .transpose()?;
     let first = begun.as_ref().map_or(0, Begun::first);
-    // Before any work, as a wrong wish is the user's mistake.
+    // Before any work, as a wrong request is the user's mistake.
     let regions = regions(&inputs[first..], options)?;
     let tables = || inputs.iter().map(|input| input.image.unwind_table());
     let tables = run(
@@ -291,7 +291,7 @@ fn regions(inputs: &[Input], options: &Options<'_>) -> Result<Vec<Region>> {
         if let Some(place) = &input.place {
             Region::placed(&input.image, place)
         } else if is_alone || input.image.kind.is_program() {
-            Region::wanted(&input.image, &options.wishes)
+            Region::wanted(&input.image, &options.requested)
         } else {
             Ok(Region::of(&input.image))
         }
