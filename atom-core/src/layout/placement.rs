@@ -31,9 +31,9 @@ pub struct Placement {
     pub strings: Option<u64>,
     /// Table of the writable slots that need the load bias.
     pub relocs: u64,
-    /// Room for a moved program header table.
+    /// Space for a moved program header table.
     pub headers: u64,
-    /// Room for the path of the process's own program interpreter; `None` if it is not another one.
+    /// Space for the path of the process's own program interpreter; `None` if it is not another one.
     pub interpreter: Option<u64>,
     /// The program headers that a static program's libc sees; `None` if it sees
     /// those of the file.

@@ -34,7 +34,7 @@ use super::GAP;
 /// Usable reach in bytes of a relative operand, a little less than 2 GiB.
 const REACH: u64 = 0x7fff_0000;
 
-/// Lowest address of a high image. Above a high image, after the gap, little room is left from
+/// Lowest address of a high image. Above a high image, after the gap, little space is left from
 /// which code reaches address 0.
 const HIGH: u64 = 0x1000_0000;
 
@@ -235,14 +235,14 @@ impl Region {
     }
 
     /// Bytes of the region of a program that certainly are below 2 GiB.
-    pub fn low_room(&self, image: &Image) -> u64 {
+    pub fn low_space(&self, image: &Image) -> u64 {
         let is_fixed = !image.kind.is_position_independent() && self.data.is_none();
         let low = (1u64 << 31).saturating_sub(self.start);
         if is_fixed { low.min(self.size) } else { 0 }
     }
 
-    /// A region that starts nearer to the program and has more room. It starts after the range of
-    /// the heap's random start, but leaves little room for the heap to grow. `None` if `self` is
+    /// A region that starts nearer to the program and has more space. It starts after the range of
+    /// the heap's random start, but leaves little space for the heap to grow. `None` if `self` is
     /// not the usual region.
     pub fn nearer(&self, image: &Image) -> Option<Self> {
         let usual = Self::of(image);
@@ -255,7 +255,7 @@ impl Region {
         })
     }
 
-    /// True if the heap has less room than usual before it meets the new segments.
+    /// True if the heap has less space than usual before it meets the new segments.
     pub fn is_near(&self, image: &Image) -> bool {
         image.kind.is_program() && !self.is_below && self.start < image.end + GAP
     }

@@ -12,8 +12,8 @@ use crate::live::{Live, RegSet, Settled};
 use crate::memory;
 use crate::tool::borders::Borders;
 use crate::tool::crossings::Crossings;
-use crate::tool::room::Room;
 use crate::tool::select::{Candidate, Selected};
+use crate::tool::space::Space;
 use crate::tool::{Application, Calls};
 
 use super::loaded::Loaded;
@@ -53,13 +53,14 @@ impl<'a> Objects<'a> {
     pub fn instrument(
         &self,
         loaded: Loaded,
-        rooms: [Room; 2],
+        spaces: [Space; 2],
         options: &Options<'_>,
         progress: &mut dyn Progress,
     ) -> Result<Instrumented<'a>> {
         std::thread::scope(|scope| {
             let live = scope.spawn(|| self.lives(options.keep_registers));
-            let (calls, unselected, borders) = self.call_tool(&loaded, rooms, options, progress)?;
+            let (calls, unselected, borders) =
+                self.call_tool(&loaded, spaces, options, progress)?;
             let (analysis, summaries) = run(
                 progress,
                 Stage::Analysis,
@@ -92,7 +93,7 @@ impl<'a> Objects<'a> {
     fn call_tool(
         &self,
         loaded: &Loaded,
-        rooms: [Room; 2],
+        spaces: [Space; 2],
         options: &Options<'_>,
         progress: &mut dyn Progress,
     ) -> Result<(Calls, usize, Vec<Borders>)> {
@@ -116,7 +117,7 @@ impl<'a> Objects<'a> {
         progress.begin(Stage::Tool);
         let panicked = |error: &_| progress.tool_panicked(error);
         let tool = &loaded.tool;
-        let mut calls = tool.instrument(&applications, options.arguments, rooms, &panicked)?;
+        let mut calls = tool.instrument(&applications, options.arguments, spaces, &panicked)?;
         progress.end(Found::Tool(&calls));
         memory::give_back();
         let unselected = selected.map_or(0, |selected| {

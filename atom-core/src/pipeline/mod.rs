@@ -238,7 +238,7 @@ pub fn instrument<P: Progress, T>(
         Some((file, loaded)) => {
             let mut call = |loaded, late: &_| planned.call(seen, loaded, late, options, progress);
             let (tool, area) = match call(loaded, &late) {
-                // Where the room for libraries that are opened later does not fit, these run as they are.
+                // Where the space for libraries that are opened later does not fit, these run as they are.
                 Err(e) if e.kind == ErrorKind::TooLarge && matches!(late, Late::Possible) => {
                     call(Loaded::new(file)?, &Late::Never)?
                 }
@@ -366,7 +366,7 @@ impl<'a> Planned<'a> {
         options: &Options<'_>,
         progress: &mut impl Progress,
     ) -> Result<(Instrumented<'a>, Option<(Area, Facts)>)> {
-        let mut tool = seen.instrument(loaded, late.rooms(), options, progress)?;
+        let mut tool = seen.instrument(loaded, late.spaces(), options, progress)?;
         progress.begin(Stage::Plan);
         self.plan(&mut tool, late, options, &mut |text| progress.note(text))?;
         progress.end(Found::Plan(&self.whole.plans));
@@ -388,9 +388,9 @@ impl<'a> Planned<'a> {
         self.used = calls.routines();
         summaries.refuse_wide_registers(analysis, &self.used)?;
         let bodies = Specialiser::new(analysis);
-        let (home, low_room, count, starter) = match self.begun {
+        let (home, low_space, count, starter) = match self.begun {
             Some(begun) => (Home::Area, 0, begun.begun(), begun.starter),
-            None => (Home::Own, self.regions[0].low_room(objects[0].image), 1, 0),
+            None => (Home::Own, self.regions[0].low_space(objects[0].image), 1, 0),
         };
         let choices = plan::Options {
             bodies: (!options.no_inline).then_some(&bodies),
@@ -400,7 +400,7 @@ impl<'a> Planned<'a> {
             switch: options.switch,
             borders: &tool.borders,
             home,
-            low_room,
+            low_space,
             ..plan::Options::default()
         };
         let choices = choices.complete(objects, count, &calls, analysis, note)?;

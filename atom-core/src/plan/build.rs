@@ -39,8 +39,8 @@ use crate::x86::{ControlFlow, InstructionInfoFactory};
 /// Number of procedures in one piece of parallel work.
 const CHUNK: usize = 64;
 
-/// Smallest room in bytes for the tool's own segments where data is named by absolute addresses.
-const TOOL_ROOM: u64 = 64 << 20;
+/// Smallest space in bytes for the tool's own segments where data is named by absolute addresses.
+const TOOL_SPACE: u64 = 64 << 20;
 
 /// Number of pieces that are made before they are joined. It limits what is in memory twice.
 const WAVE: usize = 32;
@@ -166,10 +166,10 @@ impl Planner<'_> {
     }
 
     /// Plans all calls; `plan` is empty at first. Data is named by absolute addresses if the new segments of a program alone
-    /// certainly end within `low_room` bytes.
-    pub fn plan_within(self, plan: Plan, low_room: u64) -> Result<Plan> {
+    /// certainly end within `low_space` bytes.
+    pub fn plan_within(self, plan: Plan, low_space: u64) -> Result<Plan> {
         let plan = self.plan(plan)?;
-        if self.home == Home::Area || !self.absolute || self.may_take(&plan) < low_room {
+        if self.home == Home::Area || !self.absolute || self.may_take(&plan) < low_space {
             return Ok(plan);
         }
         let again = plan.emptied();
@@ -185,7 +185,7 @@ impl Planner<'_> {
     pub fn may_take(&self, plan: &Plan) -> u64 {
         let text = self.image.segments.iter().filter(|s| s.is_executable());
         let text: u64 = text.map(|s| s.file_size).sum();
-        (plan.code.len() + self.shared_size) as u64 + 4 * text + TOOL_ROOM
+        (plan.code.len() + self.shared_size) as u64 + 4 * text + TOOL_SPACE
     }
 
     /// Plans some procedures, in all threads.

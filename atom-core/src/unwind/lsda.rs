@@ -338,13 +338,13 @@ fn read_types<'a>(
         }
         specifications_end = specifications_end.max(c.pos());
     }
-    let room = base - sites.header.end;
+    let space = base - sites.header.end;
     let encoding = sites.header.type_encoding;
     let mut entries = Vec::new();
     if reach.max_type > 0 {
         let size = encoded_size(encoding).ok_or("types are encoded in an unknown way")?;
         let count = usize::try_from(reach.max_type).unwrap_or(usize::MAX);
-        if count > room / size {
+        if count > space / size {
             return Err("an action names a type outside the type table");
         }
         entries.reserve(count);
