@@ -213,6 +213,14 @@ impl<'p> Places<'p> {
     }
 }
 
+/// An instruction, with its block and its procedure.
+#[derive(Clone, Copy)]
+struct At {
+    proc: ProcId,
+    block: BlockId,
+    inst: InstId,
+}
+
 struct Encoder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
@@ -291,7 +299,17 @@ impl Encoder<'_> {
                     let code = places.take(inst, Position::Before);
                     self.snippets(code, start, &mut places, &mut out)?;
                 }
-                self.inst((id, b, inst), forms[at], &bytes[from..end], start, &mut out)?;
+                self.inst(
+                    At {
+                        proc: id,
+                        block: b,
+                        inst,
+                    },
+                    forms[at],
+                    &bytes[from..end],
+                    start,
+                    &mut out,
+                )?;
                 if has_code {
                     let code = places.take(inst, Position::After);
                     self.snippets(code, start, &mut places, &mut out)?;
@@ -341,7 +359,14 @@ impl Encoder<'_> {
                 return Err(self.mismatch(*inst));
             }
             self.snippets(code.clone(), start, places, out)?;
-            let target = self.target((id, *b, *inst), false)?;
+            let target = self.target(
+                At {
+                    proc: id,
+                    block: *b,
+                    inst: *inst,
+                },
+                false,
+            )?;
             self.jump_to(target, start, out)?;
         }
         if out.len() != layout.cold_parts as usize {
@@ -380,14 +405,14 @@ impl Encoder<'_> {
 
     /// The new address to which the direct jump or call at a block's end leads, but for
     /// code on the way.
-    fn target(&self, (proc, b, id): (ProcId, BlockId, InstId), is_call: bool) -> Result<u64> {
+    fn target(&self, at: At, is_call: bool) -> Result<u64> {
         // A branch's target comes first among the successors.
-        if !is_call && let Some(Succ::Branch(to)) = self.cfg.succs(b).first() {
-            return Ok(self.layout.label(proc, self.cfg.block(*to).first));
+        if !is_call && let Some(Succ::Branch(to)) = self.cfg.succs(at.block).first() {
+            return Ok(self.layout.label(at.proc, self.cfg.block(*to).first));
         }
-        let old = self.cfg.direct_target(self.image, id);
-        let old = old.ok_or_else(|| self.mismatch(id))?;
-        let new = self.layout.target(self.cfg, proc, is_call, old);
+        let old = self.cfg.direct_target(self.image, at.inst);
+        let old = old.ok_or_else(|| self.mismatch(at.inst))?;
+        let new = self.layout.target(self.cfg, at.proc, is_call, old);
         Ok(new.unwrap_or(old))
     }
 
@@ -518,19 +543,14 @@ impl Encoder<'_> {
     }
 
     /// Writes a call that pushes the original return address.
-    fn pushed_call(
-        &self,
-        (proc, b, id): (ProcId, BlockId, InstId),
-        bytes: &[u8],
-        start: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn pushed_call(&self, of: At, bytes: &[u8], start: u64, out: &mut Vec<u8>) -> Result<()> {
+        let id = of.inst;
         let end = self.cfg.inst_end(id);
         out.extend(branch::PUSHED_HEAD);
         out.extend(rel32(end, start + out.len() as u64 + 4)?);
         out.extend(branch::PUSHED_TAIL);
         if self.cfg.inst(id).flow == ControlFlow::Call {
-            return self.jump_to(self.target((proc, b, id), true)?, start, out);
+            return self.jump_to(self.target(of, true)?, start, out);
         }
         let jump = branch::jump_of_call(bytes).ok_or_else(|| self.mismatch(id))?;
         let at = out.len();
@@ -545,14 +565,8 @@ impl Encoder<'_> {
     }
 
     /// Writes an instruction in its form.
-    fn inst(
-        &self,
-        (proc, b, id): (ProcId, BlockId, InstId),
-        form: Form,
-        bytes: &[u8],
-        start: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn inst(&self, of: At, form: Form, bytes: &[u8], start: u64, out: &mut Vec<u8>) -> Result<()> {
+        let id = of.inst;
         let inst = self.cfg.inst(id);
         let pc = self.cfg.inst_pc(id);
         let address = start + out.len() as u64;
@@ -576,7 +590,7 @@ impl Encoder<'_> {
             return self.jump_to(pc, start, out);
         }
         if form.is_pushed() {
-            return self.pushed_call((proc, b, id), bytes, start, out);
+            return self.pushed_call(of, bytes, start, out);
         }
         if form == Form::PUSH_RETURN {
             out.extend(branch::PUSH_ADDRESS_HEAD);
@@ -586,9 +600,9 @@ impl Encoder<'_> {
         }
         let short_opcode = || branch::short_opcode(bytes, || self.cfg.decode(self.image, id));
         let is_call = inst.flow == ControlFlow::Call;
-        let target = match self.layout.taken(proc, id) {
+        let target = match self.layout.taken(of.proc, id) {
             Some(on_the_way) => on_the_way,
-            None => self.target((proc, b, id), is_call)?,
+            None => self.target(of, is_call)?,
         };
         let next = address + u64::from(form.size(inst));
         match form {
