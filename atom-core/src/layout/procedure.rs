@@ -6,7 +6,7 @@ use crate::cfg::{Cfg, Succ};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
-use crate::x86::branch;
+use crate::x86::branch::{self, BranchForm};
 use crate::x86::{ControlFlow, Inst};
 
 use super::home::{self, Home, Homes};
@@ -252,12 +252,12 @@ impl<'a> ProcBuilder<'a> {
                     let target = self.target_inside(b);
                     while taken.next_if(|t| *t < last.index()).is_some() {}
                     let inside = target.is_some() || taken.peek() == Some(&last.index());
-                    let (counted, is_short) = self.kind_of_branch(last);
+                    let BranchForm { uses_rcx, is_short } = self.branch_form(last);
                     if inside && is_short {
                         let block = b.0 - first_block.0;
                         self.short.push(Short { block, target });
                     }
-                    match (inside && is_short, counted) {
+                    match (inside && is_short, uses_rcx) {
                         (true, true) => Form::COPY,
                         (true, false) => Form::SHORT,
                         (false, true) => Form::LONG_COUNTED,
@@ -291,9 +291,8 @@ impl<'a> ProcBuilder<'a> {
         (cfg.block(to).proc == self.id).then(|| to.0 - first)
     }
 
-    /// For a direct branch: whether it counts or tests rcx (`loop`, `jrcxz`), and whether its
-    /// displacement has one byte.
-    fn kind_of_branch(&self, id: InstId) -> (bool, bool) {
+    /// The form of a direct branch.
+    fn branch_form(&self, id: InstId) -> BranchForm {
         let inst = self.cfg.inst(id);
         let bytes = self
             .image
@@ -302,9 +301,9 @@ impl<'a> ProcBuilder<'a> {
             Some(form) => form,
             None => {
                 let d = self.cfg.decode(self.image, id);
-                let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
-                let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
-                (counted, is_short)
+                let uses_rcx = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
+                let is_short = d.is_jcc_short() || d.is_jmp_short() || uses_rcx;
+                BranchForm { uses_rcx, is_short }
             }
         }
     }
