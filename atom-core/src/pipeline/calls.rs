@@ -47,6 +47,16 @@ pub(super) struct Objects<'a> {
     pub settled: &'a [Option<Settled>],
 }
 
+/// What the instrument routine asks for.
+struct ToolCalls {
+    /// Its calls on what is selected.
+    calls: Calls,
+    /// Number of the others.
+    unselected: usize,
+    /// Where windows begin and end.
+    borders: Vec<Borders>,
+}
+
 impl<'a> Objects<'a> {
     /// Runs the tool's instrument routine, and takes its code. The tool uses one thread; meanwhile the other threads
     /// compute liveness.
@@ -59,8 +69,11 @@ impl<'a> Objects<'a> {
     ) -> Result<Instrumented<'a>> {
         std::thread::scope(|scope| {
             let live = scope.spawn(|| self.lives(options.keep_registers));
-            let (calls, unselected, borders) =
-                self.call_tool(&loaded, spaces, options, progress)?;
+            let ToolCalls {
+                calls,
+                unselected,
+                borders,
+            } = self.call_tool(&loaded, spaces, options, progress)?;
             let (analysis, summaries) = run(
                 progress,
                 Stage::Analysis,
@@ -89,14 +102,14 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// The tool's calls on what is selected, the number of the others, and the borders of windows.
+    /// Runs the tool's instrument routine.
     fn call_tool(
         &self,
         loaded: &Loaded,
         spaces: [Space; 2],
         options: &Options<'_>,
         progress: &mut dyn Progress,
-    ) -> Result<(Calls, usize, Vec<Borders>)> {
+    ) -> Result<ToolCalls> {
         let lines: Vec<DebugLines<'_>> = (self.objects.iter())
             .map(|object| object.unwind.lines(object.image))
             .collect();
@@ -126,7 +139,11 @@ impl<'a> Objects<'a> {
                 .collect();
             Selected::filter(&pairs, &mut calls)
         });
-        Ok((calls, unselected, borders))
+        Ok(ToolCalls {
+            calls,
+            unselected,
+            borders,
+        })
     }
 
     /// What the user has chosen in each object, `None` for everything; and where windows begin and end.
