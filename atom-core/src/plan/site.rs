@@ -113,7 +113,7 @@ impl Point {
 struct Needs {
     gprs: u16,
     /// Registers saved only on paths of bodies other than the straight one, as a mask.
-    aside: u16,
+    cold_gprs: u16,
     flags: bool,
     /// True if a routine is called on every path.
     calls: bool,
@@ -406,9 +406,9 @@ impl Site<'_> {
     fn want(&mut self, gprs: u16) {
         // A call on a cold path restores what it saves itself.
         let gprs = gprs & (!self.state.saved | self.needs.gprs);
-        let aside = self.state.aside.unwrap_or(0) & !self.state.saved;
-        self.found.aside |= gprs & aside;
-        self.found.gprs |= gprs & !aside;
+        let cold = self.state.cold_intact.unwrap_or(0) & !self.state.saved;
+        self.found.cold_gprs |= gprs & cold;
+        self.found.gprs |= gprs & !cold;
     }
 
     /// Notes that a register gets a new value.

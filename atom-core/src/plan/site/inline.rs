@@ -346,8 +346,8 @@ impl Site<'_> {
     /// Mask of the registers that must not be changed in this attempt. rbp is always one: even where the
     /// program does not read it again, such as before `pop rbp`, the unwind tables may find the frame by it.
     fn kept(&self, context: &Context) -> u16 {
-        let aside = self.state.aside.map_or(0, |_| self.needs.aside);
-        context.keep & self.state.intact & !self.state.saved & !aside | Gpr::RBP.bit()
+        let cold = self.state.cold_intact.map_or(0, |_| self.needs.cold_gprs);
+        context.keep & self.state.intact & !self.state.saved & !cold | Gpr::RBP.bit()
     }
 
     /// Chooses a register to write to, outside of `held`, and preferably one of `liked`.
@@ -446,7 +446,7 @@ impl Site<'_> {
                 if second.is_empty() {
                     ends.near.push(jump);
                     ends.meet(self.state.intact, self.state.flags_intact);
-                    return self.aside(context, ends, first, path, last);
+                    return self.cold_path(context, ends, first, path, last);
                 }
                 let before = self.state;
                 self.node(context, ends, first, path.clone(), false)?;

@@ -24,7 +24,7 @@ pub(super) struct State {
     /// True while the arithmetic flags are in ax.
     pub(super) flags_in_ax: bool,
     /// On a path other than the straight one: mask of the registers that were intact where it began.
-    pub(super) aside: Option<u16>,
+    pub(super) cold_intact: Option<u16>,
     /// Mask of the registers that nothing may write to now: rsp, and those that keep flags or a register for
     /// the program.
     pub(super) reserved: u16,
@@ -42,7 +42,7 @@ impl State {
             flags_slot: 0,
             flags_pushed: false,
             flags_in_ax: false,
-            aside: None,
+            cold_intact: None,
             reserved: Gpr::RSP.bit(),
         }
     }

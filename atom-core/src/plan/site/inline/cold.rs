@@ -44,7 +44,7 @@ fn exchanges(side: &Node) -> bool {
 impl Site<'_> {
     /// Emits a path that the straight one goes around. It saves the registers that only it needs and restores
     /// them at its end.
-    pub(super) fn aside(
+    pub(super) fn cold_path(
         &mut self,
         context: &Context,
         ends: &mut Ends,
@@ -53,12 +53,12 @@ impl Site<'_> {
         last: bool,
     ) -> Result<()> {
         let is_plain = node.ops.is_empty() && !matches!(node.end, End::Branch(..));
-        if self.state.aside.is_some() || is_plain {
+        if self.state.cold_intact.is_some() || is_plain {
             return self.node(context, ends, node, path, last);
         }
         let outer = self.state;
-        let saved = self.needs.aside & !self.needs.gprs;
-        self.state.aside = Some(outer.intact);
+        let saved = self.needs.cold_gprs & !self.needs.gprs;
+        self.state.cold_intact = Some(outer.intact);
         if saved == 0 {
             return self.node(context, ends, node, path, last);
         }
@@ -132,7 +132,7 @@ impl Site<'_> {
         self.asm.at_depth(self.state.depth as u32);
         self.in_cold_part = true;
         let mut own = Ends::new(true);
-        let done = self.aside(context, &mut own, node, path, true);
+        let done = self.cold_path(context, &mut own, node, path, true);
         if !own.near.is_empty() {
             // Short jumps stay in the cold part.
             self.land_near(own.near.drain(..));
