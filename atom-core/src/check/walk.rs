@@ -343,7 +343,7 @@ impl Walker<'_> {
         &self,
         paths: &mut Paths,
         way: Way,
-        (postcondition, is_quick): (Postcondition, bool),
+        (required, is_quick): (Postcondition, bool),
         watch: &mut Watch<'_, '_>,
     ) -> Result<Arrived, Complaint> {
         let mut arrived = Arrived::default();
@@ -358,7 +358,7 @@ impl Walker<'_> {
                 && (place.pc == goal || Some(place.pc) == self.twin)
                 && place.depth == 0
             {
-                check_end(&paths.state, postcondition)?;
+                check_end(&paths.state, required)?;
                 arrived.come(&paths.state);
                 paths.end();
                 continue;
@@ -398,13 +398,12 @@ impl Walker<'_> {
                     let state = &mut paths.state;
                     if let Some(clobbers) = self.routines.called(instruction) {
                         let is_foreign = self.writable.is_foreign;
-                        call_routine(state, clobbers, postcondition, is_foreign).map_err(at)?;
+                        call_routine(state, clobbers, required, is_foreign).map_err(at)?;
                         paths.go_on(next);
                     } else if is_quick
                         && place.depth == 0
                         && self.has(to)
-                        && let Some(steps) =
-                            self.call_shared(to, next.pc, state, postcondition, watch)
+                        && let Some(steps) = self.call_shared(to, next.pc, state, required, watch)
                     {
                         arrived.steps += steps;
                         paths.go_on(next);
@@ -416,7 +415,7 @@ impl Walker<'_> {
                     }
                 }
                 FlowControl::Return if place.depth == 0 && self.may_return => {
-                    leave(paths, postcondition).map_err(at)?;
+                    leave(paths, required).map_err(at)?;
                 }
                 FlowControl::Return if place.depth > 0 => {
                     let back = place.returned();
