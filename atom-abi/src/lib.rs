@@ -18,6 +18,7 @@
 
 pub mod boundaries;
 mod control;
+pub mod help;
 pub mod host;
 mod late;
 pub mod names;

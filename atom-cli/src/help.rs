@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use atom_abi::help::{Declared, declared};
 use atom_core::{Error, Result};
 use clap::Args;
 
@@ -58,10 +59,50 @@ pub fn show(file: &Path, usage: &str) -> Result<()> {
         )),
         Some(Some(help)) => {
             let (summary, rest) = help.split_once('\n').unwrap_or((&help, ""));
-            let text = format!("{name}: {summary}\n\nUsage: {usage}\n{rest}");
+            let about = rest.split("\n  -").next().unwrap_or_default();
+            let text = format!(
+                "{name}: {summary}\n\nUsage: {usage}\n{about}\n{}",
+                options(&help)
+            );
             output::print(&format!("{}\n", text.trim_end()))
         }
     }
+}
+
+/// The sentence about an option, on one line.
+pub fn sentence(option: &Declared<'_>) -> String {
+    let words: Vec<&str> = option.sentence.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// The options of a help, with their sentences in one column.
+fn options(help: &str) -> String {
+    /// Columns of the forms, and of a line.
+    const FORMS: usize = 26;
+    const LINE: usize = 120;
+    let forms = |option: &Declared<'_>| {
+        let forms: Vec<&str> = option.forms().map(|form| form.text).collect();
+        forms.join(", ")
+    };
+    let widths = declared(help).map(|option| forms(&option).len());
+    let width = widths.filter(|width| *width <= FORMS).max().unwrap_or(0);
+    let mut text = String::new();
+    for option in declared(help) {
+        let mut line = format!("  {:width$} ", forms(&option));
+        let mut is_full = line.len() > width + 3;
+        for word in option.sentence.split_whitespace() {
+            if is_full || line.len() + word.len() >= LINE {
+                text.push_str(line.trim_end());
+                line = format!("\n   {:width$}", "");
+                is_full = false;
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 /// The tool among the words of a command line to which an option belongs that `atom` does not know: its name and

@@ -34,7 +34,7 @@ pub fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(INVALID))
 }
 
-/// The tool of `atom run TOOL --help`, which the parser takes for a wish for the help of `atom run`.
+/// The tool of `atom run TOOL --help`, which the parser takes for a request for the help of `atom run`.
 fn helped<'a>(error: &clap::Error, words: &'a [String]) -> Option<&'a String> {
     let is_run = words.first().is_some_and(|w| w == "run");
     if error.kind() != ErrorKind::DisplayHelp || !is_run {

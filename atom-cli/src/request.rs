@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use atom_core::cfg::Returns;
 use atom_core::check::Scope;
-use atom_core::layout::{Extra, Wishes};
+use atom_core::layout::{Extra, RequestedAddresses};
 use atom_core::pipeline::Options;
 use atom_core::plan::Switch;
 use atom_core::tool::borders::Windows;
@@ -149,7 +149,7 @@ fn options(args: &Run) -> Result<Options<'_>> {
             only: patterns(&choices.only)?,
             skip: patterns(&choices.skip)?,
         },
-        wishes: Wishes {
+        requested: RequestedAddresses {
             text: args.text_address,
             data: args.data_address,
             low: args.low_addresses,

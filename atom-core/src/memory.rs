@@ -64,8 +64,8 @@ pub fn start_threads() {
     const BLOCK: usize = (1 << 20) - 4096;
     const BLOCKS: usize = 48;
     let widen = |_| {
-        let room: Vec<Vec<u8>> = (0..BLOCKS).map(|_| Vec::with_capacity(BLOCK)).collect();
-        drop(std::hint::black_box(room));
+        let space: Vec<Vec<u8>> = (0..BLOCKS).map(|_| Vec::with_capacity(BLOCK)).collect();
+        drop(std::hint::black_box(space));
     };
     // Threads that have been started already stay as they are.
     let _ = rayon::ThreadPoolBuilder::new()

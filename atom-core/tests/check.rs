@@ -187,8 +187,8 @@ fn inserted_in(
             snippets: vec![Snippet {
                 code: 0..code.len() as u32,
                 fixups: 0..0,
-                tail: 0,
-                tail_shifts: 0,
+                cold_part: 0,
+                cold_frame_changes: 0,
             }],
             insertions: vec![Insertion {
                 inst,

@@ -75,13 +75,14 @@ pub fn flush() {
 /// An instrument routine.
 pub type Instrument = fn(&Program<'_>, &Args<'_>) -> Result;
 
-/// Runs an instrument routine. Returns 0, or 1 after having reported its error.
+/// Runs an instrument routine, whose options `help` declares. Returns 0, or 1 after having reported its error.
 ///
 /// # Safety
 /// `host` is the table of an `atom` of this interface version, valid for the
 /// call; `args` points to `count` strings that live as long.
 pub unsafe fn run(
     instrument: Instrument,
+    help: &str,
     host: *const Host,
     count: usize,
     args: *const StrRef,
@@ -102,7 +103,7 @@ pub unsafe fn run(
     let instrument = std::hint::black_box(instrument);
     let result = instrument(
         &Program { session: &session },
-        &Args::new(&args, Some(&session)),
+        &Args::new(&args, help, Some(&session)),
     );
     let _ = std::panic::take_hook();
 

@@ -174,12 +174,17 @@ pub mod private {
 /// `fn(&Program, &Args) -> Result`.
 ///
 /// `help = TEXT` is what `atom run TOOL --help` prints: on the first line what the tool does, which `atom tools`
-/// lists, then its options. It is a constant, such as `include_str!("help.txt")`. A tool with an empty text is
-/// not listed.
+/// lists, then its options. [`Options`] take their defaults from it, and manual pages and completions are made of it; its form
+/// is that of [`atom_abi::help`]. It is a constant, such as `include_str!("help.txt")`. `report = FILE` adds the options of
+/// [`ReportFiles`](report::ReportFiles) with this default of `--output`; the help is then a literal or `include_str!`.
+/// A tool with an empty text is not listed.
 #[macro_export]
 macro_rules! tool {
+    ($instrument:path, help = $help:expr, report = $output:literal) => {
+        $crate::tool!($instrument, help = concat!($help, $crate::report_options!($output)));
+    };
     ($instrument:path, help = $help:expr) => {
-        $crate::tool!($instrument);
+        $crate::tool!(@header $instrument, $help);
 
         /// The text that `atom` shows without loading the tool.
         #[unsafe(no_mangle)]
@@ -190,6 +195,9 @@ macro_rules! tool {
         }] = $crate::private::bytes($help);
     };
     ($instrument:path) => {
+        $crate::tool!(@header $instrument, "");
+    };
+    (@header $instrument:path, $help:expr) => {
         /// The symbol by which `atom` recognises a tool.
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)]
@@ -200,7 +208,7 @@ macro_rules! tool {
                 args: *const $crate::private::StrRef,
             ) -> i32 {
                 // SAFETY: `atom` calls this with its table and its arguments.
-                unsafe { $crate::private::run(atom_tool_instrument, host, count, args) }
+                unsafe { $crate::private::run(atom_tool_instrument, $help, host, count, args) }
             }
             $crate::private::header(run)
         };
@@ -209,5 +217,24 @@ macro_rules! tool {
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)]
         pub static atom_tool_instrument: $crate::private::Instrument = $instrument;
+    };
+}
+
+/// The declarations of the options of [`ReportFiles`](report::ReportFiles).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! report_options {
+    ($output:literal) => {
+        concat!(
+            "  --output FILE    the tables for people (default: ",
+            $output,
+            ")\n",
+            "  --json FILE      the same as JSON; alone, it replaces the tables\n",
+            "  --profile FILE   where the profile is written, for `atom report`\n",
+            "  --no-profile     write no profile\n",
+            "  --top N          rows of each table, 0 for all (default: 100)\n",
+            "  --width N        columns that a row takes at most (default: 120)\n",
+            "  --full-names     do not shorten names\n",
+        )
     };
 }

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use atom_abi::help::{Declared, Form, declared};
+
 use crate::Result;
 use crate::navigation::program::{Program, Session};
 
@@ -9,12 +11,14 @@ use crate::navigation::program::{Program, Session};
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     all: &'a [&'a str],
+    help: &'a str,
     session: Option<&'a Session<'a>>,
 }
 
 impl<'a> Args<'a> {
-    pub(crate) fn new(all: &'a [&'a str], session: Option<&'a Session<'a>>) -> Self {
-        Self { all, session }
+    /// `help` declares the options.
+    pub(crate) fn new(all: &'a [&'a str], help: &'a str, session: Option<&'a Session<'a>>) -> Self {
+        Self { all, help, session }
     }
 
     /// The arguments as they were given.
@@ -33,8 +37,7 @@ impl<'a> Args<'a> {
         Options {
             rest: RefCell::new(rest),
             known: RefCell::new(known),
-            all: self.all,
-            session: self.session,
+            args: *self,
         }
     }
 }
@@ -46,19 +49,36 @@ impl<'a> Args<'a> {
 pub struct Options<'a> {
     rest: RefCell<Vec<&'a str>>,
     known: RefCell<Vec<String>>,
-    all: &'a [&'a str],
-    session: Option<&'a Session<'a>>,
+    args: Args<'a>,
 }
 
 impl<'a> Options<'a> {
     /// The program that the options are for.
     pub(crate) fn program(&self) -> Option<Program<'a>> {
-        self.session.map(|session| Program { session })
+        self.args.session.map(|session| Program { session })
     }
 
     /// All arguments of the tool, as they were given.
     pub(crate) fn all(&self) -> &'a [&'a str] {
-        self.all
+        self.args.all
+    }
+
+    /// How the tool's help declares an option.
+    fn declared(&self, name: &str) -> Option<(Declared<'a>, Form<'a>)> {
+        declared(self.args.help)
+            .find_map(|option| Some((option, option.forms().find(|form| form.name == name)?)))
+    }
+
+    /// The value that is declared for an option that is not given.
+    pub(crate) fn default(&self, name: &str) -> Option<&'a str> {
+        self.declared(name)?.0.default()
+    }
+
+    /// Notes that a tool knows an option with a value.
+    fn ask(&self, name: &str) {
+        let declared = self.declared(name).map(|(_, form)| form.text.to_owned());
+        let form = declared.unwrap_or_else(|| format!("{name} VALUE"));
+        self.known.borrow_mut().push(form);
     }
 
     /// The words that are left, and the options that were asked for.
@@ -67,9 +87,14 @@ impl<'a> Options<'a> {
         (self.rest.borrow().clone(), self.known.borrow().clone())
     }
 
-    /// The value of an option, if it was given.
+    /// The value of an option: the given one, or else the default that the tool's help declares.
     pub fn value(&self, name: &str) -> Result<Option<&'a str>> {
-        self.known.borrow_mut().push(format!("{name} VALUE"));
+        Ok(self.given(name)?.or_else(|| self.default(name)))
+    }
+
+    /// The value of an option, if it was given.
+    pub(crate) fn given(&self, name: &str) -> Result<Option<&'a str>> {
+        self.ask(name);
         let mut rest = self.rest.borrow_mut();
         let mut found = None;
         let mut i = 0;
@@ -118,7 +143,7 @@ impl<'a> Options<'a> {
             first.append(&mut rest);
             *rest = first;
         }
-        self.known.borrow_mut().push(format!("{name} VALUE"));
+        self.ask(name);
         Ok(found)
     }
 
@@ -129,7 +154,7 @@ impl<'a> Options<'a> {
             .map(|(word, _)| *word)
             .collect::<Vec<_>>()
             .join("|");
-        let given = self.value(name)?;
+        let given = self.given(name)?;
         if let Some(known) = self.known.borrow_mut().last_mut() {
             *known = format!("{name} {list}");
         }
@@ -149,11 +174,11 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The value of an option that is a number, perhaps with `k` or `m` for 1024 or 1024²;
-    /// `default` if it was not given. 0 is refused.
-    pub fn size(&self, name: &str, default: u64) -> Result<u64> {
+    /// The value of an option that is a number, perhaps with `k` or `m` for 1024 or 1024². 0 is refused; it is the
+    /// result if the option was not given and the tool's help declares no default.
+    pub fn size(&self, name: &str) -> Result<u64> {
         let Some(text) = self.value(name)? else {
-            return Ok(default);
+            return Ok(0);
         };
         let lower = text.to_ascii_lowercase();
         let (digits, factor) = match lower.strip_suffix(['k', 'm']) {
@@ -206,7 +231,8 @@ mod tests {
     use super::*;
 
     fn options<'a>(args: &'a [&'a str]) -> Options<'a> {
-        Args::new(args, None).options()
+        let help = "Test\n\n  --page N  bytes (default: 4k)\n  --per a|b, -p\n            unit\n";
+        Args::new(args, help, None).options()
     }
 
     #[test]
@@ -247,11 +273,11 @@ mod tests {
             "--most",
             "99999999999999m",
         ]);
-        assert_eq!(o.size("--size", 1).unwrap(), 8192);
-        assert_eq!(o.size("--line", 1).unwrap(), 32);
-        assert_eq!(o.size("--page", 4096).unwrap(), 4096);
-        assert!(o.size("--ways", 1).is_err());
-        assert!(o.size("--most", 1).is_err());
+        assert_eq!(o.size("--size").unwrap(), 8192);
+        assert_eq!(o.size("--line").unwrap(), 32);
+        assert_eq!(o.size("--page").unwrap(), 4096);
+        assert!(o.size("--ways").is_err());
+        assert!(o.size("--most").is_err());
     }
 
     #[test]
@@ -269,5 +295,9 @@ mod tests {
             "unknown option `--ouput`: this tool takes --output VALUE"
         );
         assert!(text(options(&["x"]).finish()).contains("takes none"));
+        let o = options(&["x"]);
+        assert_eq!(o.value("--per").unwrap(), None);
+        o.size("--page").unwrap();
+        assert!(text(o.finish()).ends_with("takes --per a|b, --page N"));
     }
 }

@@ -190,7 +190,7 @@ fn segments(before: &Elf<'_>, after: &Elf<'_>, size: u64, wrong: &mut Wrong) {
                 .filter(|s| s.p_type == kind)
                 .count()
         };
-        // Entries of notes make room for those of new segments.
+        // Entries of notes make space for those of new segments.
         wrong.unless(kind == PT_NOTE || of(before) <= of(after), || {
             format!("a segment of the type {kind:#x} is missing")
         });

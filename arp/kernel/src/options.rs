@@ -78,7 +78,7 @@ impl Options {
             text("--arp-data-context")?,
         ];
         let thread_callbacks = [text("--arp-spawn-callback")?, text("--arp-join-callback")?];
-        let data_type = data_type(options.value("--arp-data-type")?.unwrap_or("unsigned int"))?;
+        let data_type = data_type(options.value("--arp-data-type")?.unwrap_or_default())?;
         let mode = options.choice(
             "--arp-mode",
             &[
@@ -97,7 +97,7 @@ impl Options {
             ],
         )?;
         let binary = options.choice("--arp-format", &[("binary", true), ("ascii", false)])?;
-        let file = text("--arp-data-filename")?.unwrap_or_else(|| "data.arp".to_owned());
+        let file = text("--arp-data-filename")?.unwrap_or_default();
         let files = ReportFiles::beside(&options, &file, "--profile-file")?;
         let summary = text("--summary")?.unwrap_or_default();
         let has_callbacks = callbacks[0].is_some() || callbacks[1].is_some();

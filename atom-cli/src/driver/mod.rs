@@ -48,7 +48,7 @@ pub fn run(args: &Run) -> Result<()> {
         let settings = Settings::alone(&request, &image);
         return instrument(&request, vec![Input::alone(image)], &settings, &mut steps);
     }
-    if request.options.wishes.data.is_some() || request.options.wishes.low {
+    if request.options.requested.data.is_some() || request.options.requested.low {
         note(WISHES);
     }
     process(&request, image, &mut steps)

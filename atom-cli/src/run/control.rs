@@ -29,7 +29,7 @@ const SIZE: u64 = 4096;
 
 /// Options of `atom run` on windows by the time.
 #[derive(ClapArgs, Clone, Default)]
-pub struct Wishes {
+pub struct WindowRequests {
     /// Start without the tool's calls, at nearly the program's own speed: `atom ctl` begins and ends windows
     #[arg(long, conflicts_with_all = ["from", "to"])]
     pub off: bool,
@@ -44,7 +44,7 @@ pub struct Wishes {
     pub each: Option<Duration>,
 }
 
-impl Wishes {
+impl WindowRequests {
     /// True if windows begin and end while the program runs.
     pub fn are_any(&self) -> bool {
         self.off || self.after.is_some() || self.length.is_some()
@@ -169,7 +169,7 @@ impl Page {
         self.switch(false);
     }
 
-    /// Asks for a report; returns the number of the wish.
+    /// Asks for a report; returns the number of the request.
     pub fn ask(&self) -> u32 {
         let number = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.wake();
@@ -252,21 +252,21 @@ pub struct Controlling {
 
 impl Controlling {
     /// Starts it, before the program: a window that begins at once begins now.
-    pub fn start(wishes: &Wishes, record: &Record, is_shared: bool) -> Result<Self> {
+    pub fn start(requests: &WindowRequests, record: &Record, is_shared: bool) -> Result<Self> {
         let page = Arc::new(Page::make(record, is_shared)?);
         let start = Instant::now();
         let is_over = Arc::new(AtomicBool::new(false));
         let mut next = 0;
-        if wishes.change(0) == Some((Duration::ZERO, true)) {
+        if requests.change(0) == Some((Duration::ZERO, true)) {
             page.switch(true);
             next = 1;
         }
-        let (wishes, own, over) = (wishes.clone(), page.clone(), is_over.clone());
+        let (requests, own, over) = (requests.clone(), page.clone(), is_over.clone());
         let record = record.file().to_path_buf();
         let control = move || {
             let mut known = 0;
             while !over.load(Ordering::Acquire) {
-                let change = wishes.change(next);
+                let change = requests.change(next);
                 let left = change.map(|(at, _)| at.saturating_sub(start.elapsed()));
                 match (change, left) {
                     (Some((_, begins)), Some(Duration::ZERO)) => {
@@ -310,31 +310,32 @@ mod tests {
     #[test]
     fn windows_follow_each_other() {
         let second = Duration::from_secs;
-        let wishes = |after, length, each| Wishes {
+        let requests = |after, length, each| WindowRequests {
             off: false,
             after,
             length,
             each,
         };
-        let all = |wishes: Wishes| (0..5).map_while(|n| wishes.change(n)).collect::<Vec<_>>();
+        let all =
+            |requests: WindowRequests| (0..5).map_while(|n| requests.change(n)).collect::<Vec<_>>();
         assert_eq!(
-            all(wishes(Some(second(5)), None, None)),
+            all(requests(Some(second(5)), None, None)),
             [(second(5), true)]
         );
         assert_eq!(
-            all(wishes(None, Some(second(2)), None)),
+            all(requests(None, Some(second(2)), None)),
             [(second(0), true), (second(2), false)]
         );
-        let each = all(wishes(Some(second(1)), Some(second(2)), Some(second(10))));
+        let each = all(requests(Some(second(1)), Some(second(2)), Some(second(10))));
         let at = [(1, true), (3, false), (11, true), (13, false), (21, true)];
         assert_eq!(each, at.map(|(at, begins)| (second(at), begins)));
-        let off = Wishes {
+        let off = WindowRequests {
             off: true,
-            ..Wishes::default()
+            ..WindowRequests::default()
         };
         assert_eq!(off.change(0), None);
         assert!(
-            wishes(None, Some(second(2)), Some(second(2)))
+            requests(None, Some(second(2)), Some(second(2)))
                 .check(&Sampling::default())
                 .is_err()
         );

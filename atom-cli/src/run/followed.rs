@@ -16,7 +16,7 @@ use atom_core::{Error, Result};
 use clap::Parser;
 
 use super::Arguments;
-use super::instrument::{Made, Voice, Wish};
+use super::instrument::{Made, RunRequest, Voice};
 use super::program::Program;
 use super::record;
 use crate::driver;
@@ -41,25 +41,26 @@ const MOST_TEXT: usize = 400;
 
 /// The first words of the command line: the command, the store, and the words of `atom run` with their
 /// number before them.
-pub fn follow_words(wish: &Wish<'_>, store: &Store) -> Result<Vec<OsString>> {
+pub fn follow_words(request: &RunRequest<'_>, store: &Store) -> Result<Vec<OsString>> {
     let mut run: Vec<OsString> = vec!["run".into(), "--children".into()];
     run.extend(
-        wish.arguments
+        request
+            .arguments
             .choices
             .words()
             .into_iter()
             .map(OsString::from),
     );
-    run.extend(wish.arguments.no_late.then(|| "--no-late".into()));
+    run.extend(request.arguments.no_late.then(|| "--no-late".into()));
     // A name is looked for beside the command; a path counts from any folder.
-    let tool = wish.arguments.words.tool();
+    let tool = request.arguments.words.tool();
     let is_path = tool.contains('/') || source::is_source(Path::new(tool));
     run.push(if is_path {
-        wish.tool.clone().into_os_string()
+        request.tool.clone().into_os_string()
     } else {
         tool.into()
     });
-    run.extend(wish.arguments.words.options().iter().map(OsString::from));
+    run.extend(request.arguments.words.options().iter().map(OsString::from));
     let command = Identity::command()?.into_os_string();
     let store = store.folder().as_os_str().to_os_string();
     let count = run.len().to_string().into();
@@ -189,10 +190,10 @@ impl Call {
         // The first of the words is the command's name.
         let arguments = Arguments::try_parse_from(&self.words[BEFORE..])
             .map_err(|e| Error::new("reading the command line", e.to_string()))?;
-        let mut wish = Wish::new(&arguments)?;
-        wish.follow = self.words.clone();
+        let mut request = RunRequest::new(&arguments)?;
+        request.follow = self.words.clone();
         let folder = PathBuf::from(format!("/proc/{}/cwd", self.waiter));
-        let made = wish.instrumented(&program, &store, Voice::Silent(&folder))?;
+        let made = request.instrumented(&program, &store, Voice::Silent(&folder))?;
         Ok((program, made))
     }
 }

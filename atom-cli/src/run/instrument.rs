@@ -35,7 +35,7 @@ pub enum Voice<'a> {
 }
 
 /// How programs are instrumented.
-pub struct Wish<'a> {
+pub struct RunRequest<'a> {
     /// The command line of `atom run`.
     pub arguments: &'a Arguments,
     /// The tool's file.
@@ -52,7 +52,7 @@ pub enum Made {
     Nothing(Option<String>),
 }
 
-impl<'a> Wish<'a> {
+impl<'a> RunRequest<'a> {
     /// By a command line.
     pub fn new(arguments: &'a Arguments) -> Result<Self> {
         Ok(Self {
@@ -62,7 +62,7 @@ impl<'a> Wish<'a> {
         })
     }
 
-    /// Words that tell any two wishes apart.
+    /// Words that tell any two requests apart.
     fn words(&self) -> Vec<String> {
         let mut words = vec![self.tool.display().to_string()];
         words.extend(self.arguments.own.then(|| "--own".into()));
@@ -230,7 +230,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn find(wish: &Wish<'_>, program: &Program, store: &Store, known: &[List]) -> Result<Self> {
+    fn find(
+        request: &RunRequest<'_>,
+        program: &Program,
+        store: &Store,
+        known: &[List],
+    ) -> Result<Self> {
         const DOING: &str = "finding the program to run";
         let file = std::fs::canonicalize(&program.file)
             .map_err(|e| Error::new(DOING, e).file(&program.file))?;
@@ -239,13 +244,13 @@ impl Parts {
             .iter()
             .flat_map(|list| remembered::get(store, &program.file, *list));
         let mut parts = Self {
-            is_whole: !wish.arguments.own && !libraries.is_empty(),
+            is_whole: !request.arguments.own && !libraries.is_empty(),
             later: later.collect(),
             file,
             libraries,
             separate: Vec::new(),
         };
-        let objects = parts.objects(wish);
+        let objects = parts.objects(request);
         debuginfod::ask_for(&objects);
         parts.separate = objects
             .iter()
@@ -255,30 +260,36 @@ impl Parts {
     }
 
     /// The objects that are instrumented.
-    fn objects<'a>(&'a self, wish: &'a Wish<'_>) -> Vec<&'a Path> {
-        let others = self.libraries.iter().chain(&wish.arguments.choices.with);
+    fn objects<'a>(&'a self, request: &'a RunRequest<'_>) -> Vec<&'a Path> {
+        let others = self.libraries.iter().chain(&request.arguments.choices.with);
         let others = others.chain(&self.later).filter(|_| self.is_whole);
         let all = std::iter::once(&self.file).chain(others);
         all.map(PathBuf::as_path).collect()
     }
 
     /// The files that decide which entry is the right one.
-    fn stamps(&self, wish: &Wish<'_>, program: &Program, store: &Store) -> Result<Stamps> {
+    fn stamps(&self, request: &RunRequest<'_>, program: &Program, store: &Store) -> Result<Stamps> {
         let command = Identity::command()?;
         let remembered = remembered::file(store, &program.file, List::Missed);
-        let some = [&command, &self.file, &program.file, &wish.tool, &remembered];
-        let others = self.libraries.iter().chain(&wish.arguments.choices.with);
+        let some = [
+            &command,
+            &self.file,
+            &program.file,
+            &request.tool,
+            &remembered,
+        ];
+        let others = self.libraries.iter().chain(&request.arguments.choices.with);
         let others = others.chain(&self.later).chain(&self.separate);
         let all = some.into_iter().chain(others);
         Ok(Stamps::take(all.map(PathBuf::as_path)))
     }
 
     /// The name of the entry.
-    fn name(&self, wish: &Wish<'_>, program: &Program, store: &Store) -> Result<String> {
+    fn name(&self, request: &RunRequest<'_>, program: &Program, store: &Store) -> Result<String> {
         let mut identity = Identity::new(store.digests());
         identity.add_command()?;
-        identity.add_file(&wish.tool)?;
-        let with = &wish.arguments.choices.with;
+        identity.add_file(&request.tool)?;
+        let with = &request.arguments.choices.with;
         let libraries = self.libraries.iter().chain(with).chain(&self.later);
         for object in std::iter::once(&self.file).chain(libraries.filter(|_| self.is_whole)) {
             identity.add_file(object)?;
@@ -291,7 +302,7 @@ impl Parts {
         }
         identity.add_words("named", &[program.file.display().to_string()]);
         identity.add_separate(&self.separate);
-        identity.add_words("options", &wish.words());
+        identity.add_words("options", &request.words());
         Ok(identity.name())
     }
 }

@@ -34,13 +34,13 @@ use crate::message::{self, note};
 use crate::{exhausted, help};
 use control::Controlling;
 pub use instrument::tool_file;
-use instrument::{Made, UNSEEN, Voice, Wish};
+use instrument::{Made, RunRequest, UNSEEN, Voice};
 use processes::Processes;
 use program::Program;
 use record::Record;
 use remembered::List;
 use viewer::report;
-use watch::{Asking, Wishes};
+use watch::{Asking, ReportRequests};
 pub use words::ToolWords;
 
 /// Arguments of `atom run`.
@@ -69,10 +69,10 @@ pub struct Arguments {
     pub fresh: bool,
     /// Reports while the program runs
     #[command(flatten)]
-    pub reports: Wishes,
+    pub reports: ReportRequests,
     /// When is measured
     #[command(flatten)]
-    pub windows: control::Wishes,
+    pub windows: control::WindowRequests,
     /// What is instrumented, and how
     #[command(flatten)]
     pub choices: Choices,
@@ -122,11 +122,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let arguments = &in_any_folder(arguments);
     let program = Program::find(&arguments.command)?;
     let store = Store::open()?;
-    let mut wish = Wish::new(arguments)?;
+    let mut request = RunRequest::new(arguments)?;
     if arguments.children {
-        wish.follow = followed::follow_words(&wish, &store)?;
+        request.follow = followed::follow_words(&request, &store)?;
     }
-    let entry = match wish.instrumented(&program, &store, Voice::Loud)? {
+    let entry = match request.instrumented(&program, &store, Voice::Loud)? {
         Made::Entry(entry) => entry,
         Made::Nothing(_) => return Ok(ExitCode::FAILURE),
     };

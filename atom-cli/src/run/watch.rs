@@ -34,7 +34,7 @@ const SIGNALS: [(&str, i32); 6] = [
 
 /// Options of `atom run` on reports while the program runs.
 #[derive(ClapArgs, Clone, Default)]
-pub struct Wishes {
+pub struct ReportRequests {
     /// Report in intervals while the program runs, such as `10s`, `5m`, `1h 30m`
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub every: Option<Duration>,
@@ -93,8 +93,8 @@ pub struct Asking {
 
 impl Asking {
     /// Starts asking, if that is wished.
-    pub fn start(wishes: &Wishes, record: &Record) -> Result<Self> {
-        if wishes.every.is_none() && wishes.report_on.is_none() {
+    pub fn start(requests: &ReportRequests, record: &Record) -> Result<Self> {
+        if requests.every.is_none() && requests.report_on.is_none() {
             return Ok(Self { thread: None });
         }
         let fail = |e: std::io::Error| Error::new("preparing the run", e);
@@ -106,7 +106,7 @@ impl Asking {
             }
         };
         WAKE.store(event.as_raw_fd(), Ordering::Relaxed);
-        let (every, record) = (wishes.every, record.file().to_path_buf());
+        let (every, record) = (requests.every, record.file().to_path_buf());
         let ask = move || {
             while wait(&event, every) {
                 report_now(&record);

@@ -132,7 +132,7 @@ fn finish(files: Files, program: Str, counters: Counters, sites: Sites) {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "NAME.out")?;
+    let files = ReportFiles::from_options(&options)?;
     options.finish()?;
 
     let procs: Vec<Proc> = program.procs().filter(|p| !p.is_opaque()).collect();
@@ -146,20 +146,12 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-/// What `atom run TOOL --help` shows.
-const HELP: &str = "The number of calls of each procedure
-
-Options:
-  --output FILE    the table for people; NAME.out by default
-  --json FILE      the same as JSON; alone, it replaces the table
-  --profile FILE   where the profile is written, for `atom report`
-  --no-profile     write no profile
-  --top N          rows of the table; 100 by default, 0 for all
-  --width N        columns that a row takes at most; 120 by default
-  --full-names     do not shorten names
-";
-
-atom_tool::tool!(instrument, help = HELP);
+// `atom run TOOL --help` shows this.
+atom_tool::tool!(
+    instrument,
+    help = "The number of calls of each procedure\n\nOptions:\n",
+    report = "NAME.out"
+);
 "#;
 
 const TEST: &str = r#"//! Runs the tool on a program.

@@ -1,7 +1,10 @@
 //! The first ten minutes: finding tools and their options, tools of one source file, want of memory.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use atom_abi::help::declared;
 
 use crate::common::{Folder, stderr};
 
@@ -21,9 +24,10 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const SHIPPED: [&str; 20] = [
+const SHIPPED: [&str; 21] = [
     "afl", "bbv", "branch", "cache", "calllog", "calltree", "counters", "cover", "dtb", "empty",
-    "heap", "icount", "inline", "kernel", "memtrace", "mix", "predict", "prof", "ranges", "reuse",
+    "heap", "icount", "inline", "kernel", "memcheck", "memtrace", "mix", "predict", "prof",
+    "ranges", "reuse",
 ];
 
 #[test]
@@ -60,17 +64,10 @@ fn tools_are_listed_and_found() {
     );
 }
 
-/// The options that a help text names.
-fn named(text: &str) -> Vec<String> {
-    let words = text.split(|c: char| c.is_whitespace() || c == ',');
-    let mut names: Vec<String> = words
-        .filter(|w| w.starts_with("--"))
-        .map(str::to_owned)
-        .collect();
-    names.retain(|name| name != "--");
-    names.sort();
-    names.dedup();
-    names
+/// The options that a help text declares, as they are written.
+fn forms(help: &str) -> BTreeSet<&str> {
+    let forms = declared(help).flat_map(|option| option.forms());
+    forms.map(|form| form.text).collect()
 }
 
 #[test]
@@ -89,9 +86,47 @@ fn help_names_the_options_that_a_tool_takes() {
             "{refused}"
         );
         let taken = refused.split_once("takes ").unwrap().1;
-        assert_eq!(named(&options(&help)), named(taken), "{tool}");
+        let taken = taken.lines().next().unwrap_or_default();
+        let taken: BTreeSet<&str> = taken.split(", ").collect();
+        assert_eq!(forms(&help), taken, "{tool}");
     }
     assert!(!folder.join("out").exists());
+}
+
+/// The row of the options that tools with reports share, up to the default of the first.
+const REPORT: &str = "| `--output FILE`, `--json FILE`, `--profile FILE`, `--no-profile`, `--top N`, `--width N`, \
+                      `--full-names` | [the report](../usage.md#options-of-reports), `";
+
+/// Each option has a row in the table of its tool's page, which begins with the sentence of the help; links may follow.
+#[test]
+fn pages_have_the_options_of_the_help() {
+    let folder = Folder::new();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tools");
+    for tool in SHIPPED {
+        let page = std::fs::read_to_string(docs.join(format!("{tool}.md"))).unwrap();
+        let lines = page.lines().skip_while(|l| !l.starts_with("| option |"));
+        let mut rows: Vec<&str> = lines.skip(2).take_while(|l| l.starts_with('|')).collect();
+        let help = stdout(&atom(&folder, &["run", tool, "--help"], &[]));
+        let has_report = forms(&help).contains("--full-names");
+        for option in declared(&help) {
+            let text: Vec<&str> = option.sentence.split_whitespace().collect();
+            let forms: Vec<String> = option.forms().map(|f| format!("`{}`", f.text)).collect();
+            let start = match &*forms[0] {
+                "`--output FILE`" if has_report => {
+                    format!("{REPORT}{}` by default", option.default().unwrap())
+                }
+                form if has_report && REPORT.contains(form) => continue,
+                _ => format!(
+                    "| {} | {}",
+                    forms.join(", ").replace('|', "\\|"),
+                    text.join(" ")
+                ),
+            };
+            let row = rows.iter().position(|row| row.starts_with(&start));
+            rows.remove(row.unwrap_or_else(|| panic!("{tool}.md has no row {start}")));
+        }
+        assert!(rows.is_empty(), "{tool}.md: no options: {rows:?}");
+    }
 }
 
 #[test]
@@ -229,4 +264,7 @@ fn manual_pages_and_completions() {
     stdout(&atom(&folder, &["man", "man1"], &[]));
     let page = String::from_utf8(folder.read("man1/atom-run.1")).unwrap();
     assert!(page.contains("children"), "{page}");
+    let page = String::from_utf8(folder.read("man1/atom-run-icount.1")).unwrap();
+    assert!(page.contains("what a row stands for"), "{page}");
+    assert!(stdout(&atom(&folder, &["completions", "bash"], &[])).contains("--full-names"));
 }

@@ -66,7 +66,7 @@ fn report(files: Files, program: Str, sites: Sites, places: Counters<2>) {
 fn instrument(program: &Program, args: &Args) -> Result {
     const RETURN_ADDRESS: u64 = 8;
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "blocks.out")?;
+    let files = ReportFiles::from_options(&options)?;
     options.finish()?;
 
     let waiting = program.thread_data(Waiting::zero());

@@ -162,13 +162,17 @@ struct Names<'a> {
     exports: HashMap<&'a str, u64>,
 }
 
+/// A dynamic symbol of the tool.
+struct Symbol {
+    name: String,
+    info: elf::SymbolInfo,
+    section: elf::SymbolSection,
+    value: u64,
+}
+
 impl Names<'_> {
-    /// Name, info byte, section index and value of a dynamic symbol.
-    fn symbol(
-        &self,
-        image: &AnalysisImage,
-        index: u64,
-    ) -> Result<(String, elf::SymbolInfo, elf::SymbolSection, u64)> {
+    /// A dynamic symbol.
+    fn symbol(&self, image: &AnalysisImage, index: u64) -> Result<Symbol> {
         let broken = || {
             self.reader
                 .error("a relocation names a symbol outside the symbol table")
@@ -182,7 +186,13 @@ impl Names<'_> {
         let len = text.iter().position(|b| *b == 0).ok_or_else(broken)?;
         let name = String::from_utf8_lossy(&text[..len]).into_owned();
         let section = elf::SymbolSection(u16::from_le_bytes([s[6], s[7]]));
-        Ok((name, elf::SymbolInfo(s[4]), section, value))
+        let info = elf::SymbolInfo(s[4]);
+        Ok(Symbol {
+            name,
+            info,
+            section,
+            value,
+        })
     }
 
     /// The value of a symbol; the inner error is the name of a missing import.
@@ -192,7 +202,12 @@ impl Names<'_> {
         index: u64,
         addend: u64,
     ) -> Result<Result<Value, String>> {
-        let (name, info, section, value) = self.symbol(image, index)?;
+        let Symbol {
+            name,
+            info,
+            section,
+            value,
+        } = self.symbol(image, index)?;
         if info.st_type() == elf::STT_GNU_IFUNC {
             return Err(self
                 .reader
@@ -217,7 +232,12 @@ impl Names<'_> {
         if index == 0 {
             return Ok(0);
         }
-        let (name, _, section, value) = self.symbol(image, index)?;
+        let Symbol {
+            name,
+            section,
+            value,
+            ..
+        } = self.symbol(image, index)?;
         if section == elf::SHN_UNDEF {
             return Err(self
                 .reader

@@ -29,8 +29,8 @@ pub struct Discovered<'a> {
 }
 
 impl<'a> Discovered<'a> {
-    /// Finds all procedures. `wish` are the return addresses of procedures that need no particular ones.
-    pub fn new(image: &'a Image, frames: &FrameFacts, wish: Returns) -> Self {
+    /// Finds all procedures. `requested` are the return addresses of procedures that need no particular ones.
+    pub fn new(image: &'a Image, frames: &FrameFacts, requested: Returns) -> Self {
         let mut discovery = Discovery::complete(image, frames);
         let bodies = discovery.bodies.par_iter_mut();
         bodies.for_each(|body| body.finish());
@@ -42,7 +42,7 @@ impl<'a> Discovered<'a> {
         if !described.on_small_stacks {
             discovery.unmark_described(&described, &tables);
         }
-        let returns = discovery.returns(&described, wish);
+        let returns = discovery.returns(&described, requested);
         let text_references = discovery.text_references();
         discovery.mark_entries_from_unreached();
         discovery.set_fragments();
@@ -73,13 +73,13 @@ impl<'a> Discovered<'a> {
 }
 
 impl Discovery<'_> {
-    /// Says for each body whether its calls push return addresses of the new text or of the original. `wish` is the choice
+    /// Says for each body whether its calls push return addresses of the new text or of the original. `requested` is the choice
     /// for bodies that work with both.
-    fn returns(&self, described: &Described, wish: Returns) -> Vec<Returns> {
+    fn returns(&self, described: &Described, requested: Returns) -> Vec<Returns> {
         let of_body = |(i, seed): (usize, &Seed)| match seed.is_go {
             true => Returns::New,
             false if described.bodies.contains(&i) => Returns::Original,
-            false => wish,
+            false => requested,
         };
         self.seeds.iter().enumerate().map(of_body).collect()
     }

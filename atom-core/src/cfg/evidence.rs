@@ -83,11 +83,11 @@ impl Discovery<'_> {
 
     /// True if the instruction at an address, if there is one, is after a call, without an end of control in between.
     fn is_behind_call(&self, address: u64) -> bool {
-        let Some((i, inst, _)) = self.inst_around(address) else {
+        let Some(around) = self.inst_around(address) else {
             return false;
         };
-        let insts = &self.bodies[i].insts;
-        let at = insts.partition_point(|x| x.offset < inst.offset);
+        let insts = &self.bodies[around.body].insts;
+        let at = insts.partition_point(|x| x.offset < around.inst.offset);
         let adjoins = |pair: &&[Inst]| pair[0].offset + u32::from(pair[0].len) == pair[1].offset;
         let before = insts[..=at].windows(2).rev().take_while(adjoins);
         before
@@ -510,7 +510,7 @@ impl Discovery<'_> {
     /// Numbers of the bodies whose instructions are read as data.
     pub(super) fn read_bodies(&self) -> FxHashSet<usize> {
         let all = self.data.read.iter();
-        all.filter_map(|address| Some(self.inst_around(*address)?.0))
+        all.filter_map(|address| Some(self.inst_around(*address)?.body))
             .collect()
     }
 

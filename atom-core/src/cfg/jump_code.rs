@@ -165,7 +165,7 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
             Mnemonic::Cmp if above.is_some() => {
                 let is_index = match i.op0_kind() {
                     OpKind::Register => i.op0_register().full_register() == index,
-                    OpKind::Memory => memory == Some(place(&i)),
+                    OpKind::Memory => memory == Some(memory_operand(&i)),
                     _ => false,
                 };
                 let count = constant(&i)?.checked_add(above?)?;
@@ -185,7 +185,9 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
             }
             Mnemonic::Mov if i.op0_kind() == OpKind::Memory && compared.is_some() => {
                 let (register, n) = compared?;
-                if memory == Some(place(&i)) && i.op1_register().full_register() == register {
+                if memory == Some(memory_operand(&i))
+                    && i.op1_register().full_register() == register
+                {
                     let count = n.checked_add(above?)?;
                     return exact(count);
                 }
@@ -205,7 +207,7 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                         copy = Some(i);
                     }
                     OpKind::Memory => {
-                        memory = Some(place(&i));
+                        memory = Some(memory_operand(&i));
                         index = Register::None;
                     }
                     _ => return None,
@@ -230,8 +232,20 @@ fn makes_the_same(a: &Instruction, b: &Instruction) -> bool {
         && a.op1_register() == b.op1_register()
 }
 
-fn place(i: &Instruction) -> (Register, Register, u64) {
-    (i.memory_base(), i.memory_index(), i.memory_displacement64())
+/// A memory operand, but for its size.
+#[derive(PartialEq)]
+struct MemoryOperand {
+    base: Register,
+    index: Register,
+    displacement: u64,
+}
+
+fn memory_operand(i: &Instruction) -> MemoryOperand {
+    MemoryOperand {
+        base: i.memory_base(),
+        index: i.memory_index(),
+        displacement: i.memory_displacement64(),
+    }
 }
 
 /// Origin of an indirect jump's target, as far as the code before the jump tells.

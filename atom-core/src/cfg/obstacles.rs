@@ -19,6 +19,15 @@ use super::{frame_tables, go_stack, v8};
 use crate::image::Image;
 use crate::x86::{ControlFlow, Inst};
 
+/// The instruction that contains a byte.
+pub(super) struct Around<'a> {
+    /// Number of its body.
+    pub body: usize,
+    pub inst: &'a Inst,
+    /// The byte's offset from the image's base.
+    pub offset: u32,
+}
+
 /// Which indirect jumps and which bodies have jump tables. Tables in the text are left out: such a
 /// table might be taken for code and get a pad.
 struct TableOwners {
@@ -327,9 +336,9 @@ impl Discovery<'_> {
     /// functions are after a call. In a table of descriptors nearly all addresses are after calls.
     pub(super) fn described(&self) -> Described {
         let behind_call = |address: u64| {
-            let (i, inst, last) = self.inst_around(address - 1)?;
+            let Around { body, inst, offset } = self.inst_around(address - 1)?;
             let is_call = matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall);
-            (is_call && inst.offset + u32::from(inst.len) == last + 1).then_some((i, address))
+            (is_call && inst.offset + u32::from(inst.len) == offset + 1).then_some((body, address))
         };
         let callers: Vec<_> = frame_tables::described(self.image)
             .iter()
@@ -407,22 +416,18 @@ impl Discovery<'_> {
             .relocs
             .par_iter()
             .filter(|r| self.image.is_code(r.address))
-            .filter_map(|r| {
-                let (i, ..) = self.inst_around(r.address)?;
-                Some((i, r.address))
-            })
+            .filter_map(|r| Some((self.inst_around(r.address)?.body, r.address)))
             .collect()
     }
 
-    /// The instruction that contains a byte: the number of its body, the instruction, and the
-    /// byte's offset from the image's base.
-    pub(super) fn inst_around(&self, address: u64) -> Option<(usize, &Inst, u32)> {
-        let i = self.body_at(address)?;
+    /// The instruction that contains a byte.
+    pub(super) fn inst_around(&self, address: u64) -> Option<Around<'_>> {
+        let body = self.body_at(address)?;
         let offset = u32::try_from(address - self.image.base).ok()?;
-        let insts = &self.bodies[i].insts;
+        let insts = &self.bodies[body].insts;
         let next = insts.partition_point(|inst| inst.offset <= offset);
         let inst = insts.get(next.checked_sub(1)?)?;
-        (offset < inst.offset + u32::from(inst.len)).then_some((i, inst, offset))
+        (offset < inst.offset + u32::from(inst.len)).then_some(Around { body, inst, offset })
     }
 
     /// Numbers of bodies of IFUNC resolvers of an object in which the runtime is, and of their callees.

@@ -84,7 +84,7 @@ fn data_ranges(image: &Image) -> Vec<(u64, u64)> {
     segments.chain(constants).collect()
 }
 
-/// Kinds of objects in info tables, with room for kinds of later versions.
+/// Kinds of objects in info tables, with space for kinds of later versions.
 const OBJECT_KINDS: std::ops::RangeInclusive<u32> = 1..=80;
 
 /// True if the eight bytes in front of an address may be the end of an info

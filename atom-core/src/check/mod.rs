@@ -34,7 +34,7 @@ use crate::ids::ProcId;
 use frames::Tables;
 use memory::Memory;
 use procedure::{Checker, Storage};
-use step::Borders;
+use step::WritableRanges;
 use subject::{DOING, View};
 use walk::Walker;
 
@@ -46,7 +46,7 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
     let memory = Memory::new(subject.output, layout.region.shift)?;
     let walker = Walker {
         memory: &memory,
-        borders: Borders {
+        writable: WritableRanges {
             own: (layout.start, subject.placed.placement.end),
             shared: subject.shared(),
             no_red_zone: false,

@@ -8,7 +8,7 @@ use crate::x86::Mnemonic;
 
 impl Checker<'_, '_> {
     /// True if the instruction at an original address was left in place for want
-    /// of room, which is reported as such.
+    /// of space, which is reported as such.
     pub(super) fn is_left(&self, old: u64) -> bool {
         let subject = self.subject;
         let Some(inst) = subject.cfg().inst_at(old) else {
@@ -23,7 +23,7 @@ impl Checker<'_, '_> {
                 .is_some_and(|(now, then)| now.starts_with(then))
     }
 
-    /// Checks a block that is one `nop` without room for a jump. The `nop` stays, and from the
+    /// Checks a block that is one `nop` without space for a jump. The `nop` stays, and from the
     /// instruction after it control must reach that instruction's new place. `None` for other
     /// blocks.
     fn after_left_nop(&mut self, b: BlockId) -> Option<Result<(), Complaint>> {

@@ -9,9 +9,9 @@ use crate::x86::{ControlFlow, InstructionInfoFactory};
 use super::frames::{Expected, Frames, Tables, carried};
 use super::shared::SharedCode;
 use super::state::Written;
-use super::step::{Borders, Complaint, KnownWrites};
+use super::step::{Complaint, KnownWrites, WritableRanges};
 use super::subject::{Checked, DOING, Scope, View};
-use super::walk::{Demand, Walker, Watch};
+use super::walk::{Postcondition, Walker, Watch};
 
 /// Working storage, which one procedure after the other uses.
 pub(super) struct Storage<'a> {
@@ -179,8 +179,8 @@ impl<'s, 'a> Checker<'s, 'a> {
         Ok(())
     }
 
-    fn demand(&self, live: RegSet) -> Demand {
-        Demand {
+    fn postcondition(&self, live: RegSet) -> Postcondition {
+        Postcondition {
             live,
             direction: self.subject.live.may_set_df(self.id),
         }
@@ -223,12 +223,12 @@ impl<'s, 'a> Checker<'s, 'a> {
         live: RegSet,
         rows: &[u64],
     ) -> Result<Written, Complaint> {
-        let demand = self.demand(live);
+        let postcondition = self.postcondition(live);
         let walker = Walker {
-            borders: Borders {
+            writable: WritableRanges {
                 no_red_zone: facts.no_red_zone,
                 is_foreign: facts.is_foreign,
-                ..self.walker.borders
+                ..self.walker.writable
             },
             twin: facts.twin,
             may_return: facts.is_replaced,
@@ -242,7 +242,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             written: self.written,
             shared: &mut self.storage.shared,
         };
-        let steps = walker.walk(from, goal, demand, &mut watch)?;
+        let steps = walker.walk(from, goal, postcondition, &mut watch)?;
         self.checked.inserted += steps as u64;
         Ok(watch.written)
     }

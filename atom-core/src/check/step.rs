@@ -13,7 +13,7 @@ const RED_ZONE: i64 = 128;
 
 /// The memory that inserted code may access.
 #[derive(Clone, Copy)]
-pub struct Borders {
+pub struct WritableRanges {
     /// First address of the new segments, and the address after them.
     pub own: (u64, u64),
     /// First address of what the objects of a process share, and the address after it.
@@ -24,11 +24,11 @@ pub struct Borders {
     pub is_foreign: bool,
 }
 
-impl Borders {
+impl WritableRanges {
     /// True if an address is one of inserted code's own data.
     fn has(&self, address: u64) -> bool {
-        let lies_in = |(start, end): (u64, u64)| (start..end).contains(&address);
-        lies_in(self.own) || lies_in(self.shared)
+        let is_in = |(start, end): (u64, u64)| (start..end).contains(&address);
+        is_in(self.own) || is_in(self.shared)
     }
 }
 
@@ -127,7 +127,7 @@ fn exchange(state: &mut State, instruction: &Instruction) -> Result<(), Complain
 pub fn step(
     state: &mut State,
     (instruction, bytes): (&Instruction, &[u8]),
-    borders: &Borders,
+    writable: &WritableRanges,
     known: &mut KnownWrites,
 ) -> Result<(), Complaint> {
     use Mnemonic as M;
@@ -143,7 +143,7 @@ pub fn step(
             } else {
                 stack_word(state, instruction)
             };
-            push(state, value, borders)
+            push(state, value, writable)
         }
         M::Pop if is_gpr64(0) => {
             let value = pop(state)?;
@@ -152,7 +152,7 @@ pub fn step(
         }
         M::Pushfq => {
             let value = Value::Word(state.flags, state.direction);
-            push(state, value, borders)
+            push(state, value, writable)
         }
         M::Popfq => {
             (state.flags, state.direction) = match pop(state)? {
@@ -167,8 +167,8 @@ pub fn step(
             Ok(())
         }
         M::Xchg if is_gpr64(0) && is_gpr64(1) => exchange(state, instruction),
-        M::Mov | M::Lea if goes_elsewhere(instruction, borders) => {
-            go_elsewhere(state, instruction, borders)
+        M::Mov | M::Lea if goes_elsewhere(instruction, writable) => {
+            go_elsewhere(state, instruction, writable)
         }
         M::Mov if is_gpr64(0) && instruction.op1_kind() == OpKind::Memory => {
             let value = stack_word(state, instruction);
@@ -176,7 +176,7 @@ pub fn step(
             Ok(())
         }
         M::Mov if is_gpr64(1) && instruction.op0_kind() == OpKind::Memory => {
-            store_register(state, instruction, borders)
+            store_register(state, instruction, writable)
         }
         M::Lea if is_gpr64(0) => {
             let value = sum(state, instruction).unwrap_or(Value::Unknown);
@@ -197,7 +197,7 @@ pub fn step(
                 && address(state, instruction).is_some() =>
         {
             let (base, at) = address(state, instruction).unwrap_or((Base::Point, 0));
-            store_vector(state, instruction, (base, at), borders)
+            store_vector(state, instruction, (base, at), writable)
         }
         M::Movaps | M::Movups | M::Movdqu | M::Movdqa
             if instruction.op1_kind() == OpKind::Memory
@@ -214,15 +214,15 @@ pub fn step(
             Ok(())
         }
         _ if keeps_flags(state, instruction) => Ok(()),
-        _ => other(state, (instruction, bytes), borders, known),
+        _ => other(state, (instruction, bytes), writable, known),
     }
 }
 
 /// True for an instruction that goes to a stack of inserted code's own.
-fn goes_elsewhere(instruction: &Instruction, borders: &Borders) -> bool {
+fn goes_elsewhere(instruction: &Instruction, writable: &WritableRanges) -> bool {
     match instruction.mnemonic() {
-        Mnemonic::Mov if is_own_stack(instruction, borders) => true,
-        _ => own_address(instruction, borders).is_some(),
+        Mnemonic::Mov if is_own_stack(instruction, writable) => true,
+        _ => own_address(instruction, writable).is_some(),
     }
 }
 
@@ -230,10 +230,10 @@ fn goes_elsewhere(instruction: &Instruction, borders: &Borders) -> bool {
 fn go_elsewhere(
     state: &mut State,
     instruction: &Instruction,
-    borders: &Borders,
+    writable: &WritableRanges,
 ) -> Result<(), Complaint> {
     // The first word of a block is its address.
-    let (to, is_block) = match own_address(instruction, borders) {
+    let (to, is_block) = match own_address(instruction, writable) {
         Some(top) => (Some(top), false),
         None => (own_word(instruction), true),
     };
@@ -249,13 +249,13 @@ fn go_elsewhere(
 fn store_register(
     state: &mut State,
     instruction: &Instruction,
-    borders: &Borders,
+    writable: &WritableRanges,
 ) -> Result<(), Complaint> {
     let value = state.gprs[number(instruction.op1_register())];
     match address(state, instruction) {
-        Some((base, at)) => store(state, base, at, Slot::Word(value), borders),
+        Some((base, at)) => store(state, base, at, Slot::Word(value), writable),
         None => {
-            elsewhere(state, instruction, borders)?;
+            elsewhere(state, instruction, writable)?;
             state.kept = own_word(instruction).map(|word| (word, value));
             Ok(())
         }
@@ -277,13 +277,13 @@ fn align(state: &mut State) -> Result<(), Complaint> {
 
 /// True for an instruction that goes to the running thread's stack for analysis routines. Its address is in the
 /// thread's block, so it has a gs prefix.
-fn is_own_stack(instruction: &Instruction, borders: &Borders) -> bool {
+fn is_own_stack(instruction: &Instruction, writable: &WritableRanges) -> bool {
     instruction.op0_kind() == OpKind::Register
         && instruction.op0_register() == Register::RSP
         && instruction.op1_kind() == OpKind::Memory
         && instruction.memory_segment() == Register::GS
         && is_known_address(instruction)
-        && borders.has(instruction.memory_displacement64())
+        && writable.has(instruction.memory_displacement64())
 }
 
 /// The word that a memory operand names, if its address or its place in the running thread's block is known.
@@ -302,7 +302,7 @@ fn is_known_address(instruction: &Instruction) -> bool {
 }
 
 /// The address of inserted code's own data that an instruction puts into rsp.
-fn own_address(instruction: &Instruction, borders: &Borders) -> Option<Own> {
+fn own_address(instruction: &Instruction, writable: &WritableRanges) -> Option<Own> {
     let is_to_rsp = instruction.op0_kind() == OpKind::Register
         && instruction.op0_register().full_register() == Register::RSP;
     let address = match instruction.mnemonic() {
@@ -311,7 +311,7 @@ fn own_address(instruction: &Instruction, borders: &Borders) -> Option<Own> {
         _ => return None,
     };
     let of_thread = false;
-    (is_to_rsp && borders.has(address)).then_some(Own { address, of_thread })
+    (is_to_rsp && writable.has(address)).then_some(Own { address, of_thread })
 }
 
 /// Follows an instruction that sets rsp to an aligned address, which it may do once.
@@ -330,7 +330,7 @@ fn store_vector(
     state: &mut State,
     instruction: &Instruction,
     (base, at): (Base, i64),
-    borders: &Borders,
+    writable: &WritableRanges,
 ) -> Result<(), Complaint> {
     let register = number(instruction.op1_register());
     let slot = if state.xmms >> register & 1 != 0 {
@@ -339,7 +339,7 @@ fn store_vector(
         state.forget(base, at, 16);
         Slot::Word(Value::Unknown)
     };
-    store(state, base, at, slot, borders)
+    store(state, base, at, slot, writable)
 }
 
 /// Follows an instruction by which flags are kept in ax, or put back; false if it is another.
@@ -381,7 +381,7 @@ fn keeps_flags(state: &mut State, instruction: &Instruction) -> bool {
 fn other(
     state: &mut State,
     (instruction, bytes): (&Instruction, &[u8]),
-    borders: &Borders,
+    writable: &WritableRanges,
     known: &mut KnownWrites,
 ) -> Result<(), Complaint> {
     let writes = known.of(instruction, bytes);
@@ -389,11 +389,11 @@ fn other(
         match address(state, instruction) {
             Some((base, at)) => {
                 let size = instruction.memory_size().size().max(1) as i64;
-                may_store(state, base, at, borders)?;
+                may_store(state, base, at, writable)?;
                 state.forget(base, at, size);
             }
             None => {
-                elsewhere(state, instruction, borders)?;
+                elsewhere(state, instruction, writable)?;
                 let word = own_word(instruction);
                 state.kept = state.kept.filter(|kept| Some(kept.0) != word);
             }
@@ -454,10 +454,15 @@ fn stack_word(state: &State, instruction: &Instruction) -> Value {
 }
 
 /// Fails if inserted code must not write to a place on the stack.
-fn may_store(state: &State, base: Base, at: i64, borders: &Borders) -> Result<(), Complaint> {
-    let limit = if borders.no_red_zone { 0 } else { -RED_ZONE };
+fn may_store(
+    state: &State,
+    base: Base,
+    at: i64,
+    writable: &WritableRanges,
+) -> Result<(), Complaint> {
+    let limit = if writable.no_red_zone { 0 } else { -RED_ZONE };
     match base {
-        Base::Point if borders.is_foreign => {
+        Base::Point if writable.is_foreign => {
             return Err(format!(
                 "writes to rsp{at:+}, where the program may keep data"
             ));
@@ -482,15 +487,19 @@ fn store(
     base: Base,
     at: i64,
     slot: Slot,
-    borders: &Borders,
+    writable: &WritableRanges,
 ) -> Result<(), Complaint> {
-    may_store(state, base, at, borders)?;
+    may_store(state, base, at, writable)?;
     state.store(base, at, slot);
     Ok(())
 }
 
 /// Fails for a write outside of the stack, unless it goes to the memory of the new segments.
-fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Result<(), Complaint> {
+fn elsewhere(
+    state: &State,
+    instruction: &Instruction,
+    writable: &WritableRanges,
+) -> Result<(), Complaint> {
     match instruction.memory_segment() {
         // The operand names the running thread's copy of the data, so it is judged as without the
         // segment.
@@ -501,13 +510,13 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
     let base = instruction.memory_base();
     if instruction.is_ip_rel_memory_operand() {
         let address = instruction.ip_rel_memory_address();
-        return if borders.has(address) {
+        return if writable.has(address) {
             Ok(())
         } else {
             Err(format!("writes to the program's memory at {address:#x}"))
         };
     }
-    if base == Register::None && !borders.has(instruction.memory_displacement64()) {
+    if base == Register::None && !writable.has(instruction.memory_displacement64()) {
         return Err("writes to a table that is not its own".into());
     }
     let known = |register: Register| {
@@ -515,7 +524,7 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
     };
     if base == Register::None && instruction.memory_index() == Register::None {
         let address = instruction.memory_displacement64();
-        return if borders.has(address) {
+        return if writable.has(address) {
             Ok(())
         } else {
             Err(format!("writes to the program's memory at {address:#x}"))
@@ -528,12 +537,12 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
 }
 
 /// Pushes a word.
-pub fn push(state: &mut State, value: Value, borders: &Borders) -> Result<(), Complaint> {
+pub fn push(state: &mut State, value: Value, writable: &WritableRanges) -> Result<(), Complaint> {
     let Some((base, at)) = state.stack_pointer() else {
         return Err("pushes without a known stack pointer".into());
     };
     move_stack(state, -8);
-    store(state, base, at - 8, Slot::Word(value), borders)
+    store(state, base, at - 8, Slot::Word(value), writable)
 }
 
 /// Pops a word.

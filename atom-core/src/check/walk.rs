@@ -4,7 +4,7 @@ use super::frames::{self, Expected, Frames, Lost};
 use super::memory::Memory;
 use super::shared::{self, SharedCode};
 use super::state::{Base, RSP, State, Value, Written, around};
-use super::step::{self, Borders, Complaint, KnownWrites};
+use super::step::{self, Complaint, KnownWrites, WritableRanges};
 use crate::layout::Area;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
@@ -20,7 +20,7 @@ pub struct Walker<'a> {
     /// The output.
     pub memory: &'a Memory<'a>,
     /// The memory of inserted code.
-    pub borders: Borders,
+    pub writable: WritableRanges,
     /// The moved and inserted code: calls into it are followed.
     pub text: (u64, u64),
     /// The same place in the other version of the procedure, where control may go in place of the goal.
@@ -65,9 +65,9 @@ impl Routines<'_> {
     }
 }
 
-/// Conditions at the end of inserted code.
+/// What must hold at the end of inserted code.
 #[derive(Clone, Copy, Debug)]
-pub struct Demand {
+pub struct Postcondition {
     /// Registers and flags that the program may still read.
     pub live: RegSet,
     /// True if the direction flag may be set, so that it matters.
@@ -312,7 +312,7 @@ impl Walker<'_> {
         &self,
         from: u64,
         goal: u64,
-        demand: Demand,
+        postcondition: Postcondition,
         watch: &mut Watch<'_, '_>,
     ) -> Result<usize, Complaint> {
         if from == goal {
@@ -321,7 +321,7 @@ impl Walker<'_> {
         let before = watch.written.take();
         for is_quick in [true, false] {
             let mut paths = Paths::from(from, State::after(before));
-            let found = self.follow(&mut paths, Way::To(goal), (demand, is_quick), watch);
+            let found = self.follow(&mut paths, Way::To(goal), (postcondition, is_quick), watch);
             match found {
                 Ok(Arrived {
                     state: Some(state),
@@ -343,7 +343,7 @@ impl Walker<'_> {
         &self,
         paths: &mut Paths,
         way: Way,
-        (demand, is_quick): (Demand, bool),
+        (required, is_quick): (Postcondition, bool),
         watch: &mut Watch<'_, '_>,
     ) -> Result<Arrived, Complaint> {
         let mut arrived = Arrived::default();
@@ -358,7 +358,7 @@ impl Walker<'_> {
                 && (place.pc == goal || Some(place.pc) == self.twin)
                 && place.depth == 0
             {
-                check_end(&paths.state, demand)?;
+                check_end(&paths.state, required)?;
                 arrived.come(&paths.state);
                 paths.end();
                 continue;
@@ -376,7 +376,7 @@ impl Walker<'_> {
             match instruction.flow_control() {
                 FlowControl::Next => {
                     let state = &mut paths.state;
-                    step::step(state, (instruction, bytes), &self.borders, watch.writes)
+                    step::step(state, (instruction, bytes), &self.writable, watch.writes)
                         .map_err(at)?;
                     let keeps_frame = !watch.writes.may_move_frame((instruction, bytes));
                     has_kept_frame = paths.go_on(next) && keeps_frame;
@@ -397,25 +397,25 @@ impl Walker<'_> {
                     let to = instruction.near_branch_target();
                     let state = &mut paths.state;
                     if let Some(clobbers) = self.routines.called(instruction) {
-                        let is_foreign = self.borders.is_foreign;
-                        call_routine(state, clobbers, demand, is_foreign).map_err(at)?;
+                        let is_foreign = self.writable.is_foreign;
+                        call_routine(state, clobbers, required, is_foreign).map_err(at)?;
                         paths.go_on(next);
                     } else if is_quick
                         && place.depth == 0
                         && self.has(to)
-                        && let Some(steps) = self.call_shared(to, next.pc, state, demand, watch)
+                        && let Some(steps) = self.call_shared(to, next.pc, state, required, watch)
                     {
                         arrived.steps += steps;
                         paths.go_on(next);
                     } else if self.has(to) && place.depth < MOST_CALLS {
-                        step::push(state, Value::Return(next.pc), &self.borders).map_err(at)?;
+                        step::push(state, Value::Return(next.pc), &self.writable).map_err(at)?;
                         paths.jump(place.called(to, next.pc));
                     } else {
                         return Err(at("calls what is not an analysis routine".into()));
                     }
                 }
                 FlowControl::Return if place.depth == 0 && self.may_return => {
-                    leave(paths, demand).map_err(at)?;
+                    leave(paths, required).map_err(at)?;
                 }
                 FlowControl::Return if place.depth > 0 => {
                     let back = place.returned();
@@ -471,7 +471,7 @@ impl Walker<'_> {
         to: u64,
         back: u64,
         state: &mut State,
-        demand: Demand,
+        postcondition: Postcondition,
         watch: &mut Watch<'_, '_>,
     ) -> Option<usize> {
         let (Base::Point, rsp) = state.stack_pointer()? else {
@@ -487,12 +487,12 @@ impl Walker<'_> {
         let key = shared::Key {
             to,
             state: shared::called_in(state),
-            direction: demand.direction,
-            no_red_zone: self.borders.no_red_zone,
-            is_foreign: self.borders.is_foreign,
+            direction: postcondition.direction,
+            no_red_zone: self.writable.no_red_zone,
+            is_foreign: self.writable.is_foreign,
         };
         if watch.shared.get(&key).is_none() {
-            let effect = self.follow_shared(&key, rsp, demand, watch);
+            let effect = self.follow_shared(&key, rsp, postcondition, watch);
             watch.shared.insert(key.clone(), effect);
         }
         let (after, steps) = watch.shared.get(&key)?.as_ref()?;
@@ -507,15 +507,15 @@ impl Walker<'_> {
         &self,
         key: &shared::Key,
         rsp: i64,
-        demand: Demand,
+        postcondition: Postcondition,
         watch: &mut Watch<'_, '_>,
     ) -> Option<(State, usize)> {
         let mut state = key.state.clone();
-        step::push(&mut state, Value::Return(shared::CALLER), &self.borders).ok()?;
+        step::push(&mut state, Value::Return(shared::CALLER), &self.writable).ok()?;
         let mut paths = Paths::from(key.to, state);
         paths.place = paths.place.called(key.to, shared::CALLER);
         let way = Way::Shared(rsp, frames::lost(&key.state, false));
-        let arrived = self.follow(&mut paths, way, (demand, false), watch);
+        let arrived = self.follow(&mut paths, way, (postcondition, false), watch);
         let Arrived { state, steps } = arrived.ok()?;
         Some((state?, steps))
     }
@@ -535,7 +535,7 @@ impl Arrived {
 fn call_routine(
     state: &mut State,
     clobbers: Clobbers,
-    demand: Demand,
+    postcondition: Postcondition,
     is_foreign: bool,
 ) -> Result<(), Complaint> {
     let Some((base, at)) = state.stack_pointer() else {
@@ -547,7 +547,7 @@ fn call_routine(
     if clobbers.needs_alignment && (base != super::state::Base::Aligned || at % 16 != 0) {
         return Err("calls with a stack that is not aligned".into());
     }
-    if demand.direction && state.direction {
+    if postcondition.direction && state.direction {
         return Err("calls with the direction flag in doubt".into());
     }
     for n in (0..16).filter(|n| *n != RSP && clobbers.gprs >> n & 1 != 0) {
@@ -562,17 +562,17 @@ fn call_routine(
 }
 
 /// Inserted code returns to the caller of the procedure, in whose place a routine has run.
-fn leave(paths: &mut Paths, demand: Demand) -> Result<(), Complaint> {
-    let kept = Demand {
+fn leave(paths: &mut Paths, postcondition: Postcondition) -> Result<(), Complaint> {
+    let kept = Postcondition {
         live: RegSet::CALLEE_SAVED,
-        ..demand
+        ..postcondition
     };
     check_end(&paths.state, kept)?;
     paths.end();
     Ok(())
 }
 
-fn check_end(state: &State, demand: Demand) -> Result<(), Complaint> {
+fn check_end(state: &State, postcondition: Postcondition) -> Result<(), Complaint> {
     if state.gprs[RSP] != Value::Sum(RSP as u8, 0) {
         return Err(format!("leaves rsp as {:?}", state.gprs[RSP]));
     }
@@ -586,11 +586,11 @@ fn check_end(state: &State, demand: Demand) -> Result<(), Complaint> {
         }
     }
     lost |= RegSet::FLAGS.without(state.flags);
-    let lost = lost & demand.live;
+    let lost = lost & postcondition.live;
     if !lost.is_empty() {
         return Err(format!("does not restore {lost:?}"));
     }
-    if demand.direction && !state.direction {
+    if postcondition.direction && !state.direction {
         return Err("does not restore the direction flag".into());
     }
     Ok(())

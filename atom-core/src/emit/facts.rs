@@ -22,7 +22,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Room for the `ProcessInfo`.
+    /// Space for the `ProcessInfo`.
     fn new() -> Self {
         Self {
             bytes: vec![0; size_of::<ProcessInfo>()],

@@ -115,11 +115,11 @@ const MAX_HEAP_OFFSET: i32 = 0x4800_0000;
 /// Assembles the start-up code.
 pub fn assemble(facts: &StartFacts) -> Result<StartCode> {
     // Only programs have this start-up code.
-    let room = start_size(ObjectKind::StaticExecutable);
+    let space = start_size(ObjectKind::StaticExecutable);
     assemble_inner(facts)
         .map_err(|e| Error::new("writing the start-up code", e.to_string()))
         .and_then(|code| {
-            if code.code.len() as u64 > room || code.rows.len() > START_ROWS {
+            if code.code.len() as u64 > space || code.rows.len() > START_ROWS {
                 return Err(Error::new(
                     "writing the start-up code",
                     "it is larger than its place",

@@ -25,7 +25,7 @@ const DOING: &str = "writing the start-up code";
 const PROT_READ_EXECUTE: u32 = (libc::PROT_READ | libc::PROT_EXEC) as u32;
 const PROT_READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 /// Does not replace a map that is there already. Kernels before 4.17 do not know it and take the
-/// address for a wish; then the answer is another address.
+/// address for a hint; then the answer is another address.
 const MAP_FLAGS: u32 = (libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE) as u32;
 /// Exit code if the area cannot be mapped: the code of a shell for what cannot be executed.
 const EXIT_CODE: u32 = 126;

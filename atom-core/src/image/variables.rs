@@ -145,6 +145,14 @@ struct Type<'d> {
     indexed: usize,
 }
 
+/// A member or an element of a whole.
+struct Part<'d> {
+    offset: u64,
+    ty: Type<'d>,
+    /// True for a bit-field.
+    is_bits: bool,
+}
+
 struct Reading<'a, 'd> {
     dwarf: &'a Dwarf<Slice<'d>>,
     headers: Vec<UnitHeader<Slice<'d>>>,
@@ -319,10 +327,15 @@ impl<'a, 'd> Reading<'a, 'd> {
             return Ok(None);
         };
         for step in &wanted.steps {
-            let Some((offset, next, is_bits)) = self.step(&part, step) else {
+            let Some(Part {
+                offset,
+                ty,
+                is_bits,
+            }) = self.step(&part, step)
+            else {
                 return Ok(None);
             };
-            part = next;
+            part = ty;
             match &mut place {
                 _ if is_bits => place = Place::Bits,
                 Place::Static(at) => *at = at.wrapping_add(offset),
@@ -507,8 +520,8 @@ impl<'a, 'd> Reading<'a, 'd> {
         }
     }
 
-    /// From a whole to a part: its offset, its type, and whether it is a bit-field.
-    fn step(&self, of: &Type<'d>, step: &Step) -> Option<(u64, Type<'d>, bool)> {
+    /// From a whole to a part.
+    fn step(&self, of: &Type<'d>, step: &Step) -> Option<Part<'d>> {
         let of = self.plain(of)?;
         match step {
             Step::Member(name) => self.member(&of, name, 0),
@@ -524,20 +537,24 @@ impl<'a, 'd> Reading<'a, 'd> {
                 let size = self.size(&element, 0)?;
                 let inner = &dimensions[1..];
                 let size = inner.iter().try_fold(size, |n, d| n.checked_mul(*d))?;
-                let part = match inner {
+                let ty = match inner {
                     [] => element,
                     _ => Type {
                         indexed: of.indexed + 1,
                         ..of
                     },
                 };
-                Some((size.checked_mul(*index)?, part, false))
+                Some(Part {
+                    offset: size.checked_mul(*index)?,
+                    ty,
+                    is_bits: false,
+                })
             }
         }
     }
 
     /// A member by name. Members of unnamed parts and of base classes are found too.
-    fn member(&self, of: &Type<'d>, name: &str, depth: usize) -> Option<(u64, Type<'d>, bool)> {
+    fn member(&self, of: &Type<'d>, name: &str, depth: usize) -> Option<Part<'d>> {
         if depth > MAX_STEPS {
             return None;
         }
@@ -558,23 +575,26 @@ impl<'a, 'd> Reading<'a, 'd> {
                 let Some((unit, at)) = self.referred(&of.unit, target) else {
                     continue;
                 };
-                let offset = number(gimli::DW_AT_data_member_location).unwrap_or(0);
-                let is_bits = number(gimli::DW_AT_bit_size).is_some();
-                let part = Type {
-                    unit,
-                    at,
-                    indexed: 0,
+                let part = Part {
+                    offset: number(gimli::DW_AT_data_member_location).unwrap_or(0),
+                    ty: Type {
+                        unit,
+                        at,
+                        indexed: 0,
+                    },
+                    is_bits: number(gimli::DW_AT_bit_size).is_some(),
                 };
                 match value(gimli::DW_AT_name).and_then(|n| self.text(&of.unit, n)) {
-                    Some(known) if known == name => return Some((offset, part, is_bits)),
+                    Some(known) if known == name => return Some(part),
                     Some(_) => {}
-                    None => inner.push((offset, part)),
+                    None => inner.push(part),
                 }
             }
         }
-        inner.into_iter().find_map(|(offset, part)| {
-            let (more, found, is_bits) = self.member(&self.plain(&part)?, name, depth + 1)?;
-            Some((offset.checked_add(more)?, found, is_bits))
+        inner.into_iter().find_map(|part| {
+            let found = self.member(&self.plain(&part.ty)?, name, depth + 1)?;
+            let offset = part.offset.checked_add(found.offset)?;
+            Some(Part { offset, ..found })
         })
     }
 }

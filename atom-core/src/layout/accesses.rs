@@ -120,12 +120,12 @@ fn of_proc(moved: &Moved<'_>, text: &Layout, proc: ProcId, start: u32) -> Found 
         return found;
     }
     in_line(cfg, plan, (proc, layout), own, start, &mut found);
-    let mut at = start + layout.tails;
+    let mut at = start + layout.cold_parts;
     for insertion in own {
         let snippet = &plan.snippets[insertion.snippet as usize];
         let size = snippet.code.end - snippet.code.start;
         put(plan, snippet, snippet.main_size()..size, at, &mut found);
-        at += snippet.tail;
+        at += snippet.cold_part;
     }
     found.sort_unstable_by_key(|a| a.at);
     found

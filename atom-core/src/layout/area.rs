@@ -41,7 +41,7 @@ const ADDED: u64 = 768 << 20;
 const ADDED_PART: u64 = 4;
 
 /// Addresses for an area and for the files of libraries that are added later.
-pub struct Rooms {
+pub struct Spaces {
     /// Addresses for both.
     pub all: Range<u64>,
     /// Bytes at the end that the area leaves to the libraries if it can.
@@ -49,7 +49,7 @@ pub struct Rooms {
 }
 
 /// The addresses that an area may have in a process of this program.
-fn room(program: &Image) -> Range<u64> {
+fn space(program: &Image) -> Range<u64> {
     if program.kind.is_position_independent() {
         LOWEST..END
     } else {
@@ -57,13 +57,13 @@ fn room(program: &Image) -> Range<u64> {
     }
 }
 
-impl Rooms {
+impl Spaces {
     /// Most bytes that an area may have.
     fn most(&self) -> u64 {
         self.all.end.saturating_sub(self.all.start) & !(PAGE - 1)
     }
 
-    /// The start of an area of this size: before the room of libraries, or of what is left of that.
+    /// The start of an area of this size: before the space of libraries, or of what is left of that.
     fn start(&self, size: u64) -> Option<u64> {
         let left = self.most().checked_sub(size)?;
         Some((self.all.end - size - self.added.min(left)) & !(PAGE - 1))
@@ -71,15 +71,15 @@ impl Rooms {
 }
 
 /// The addresses for the area of a process of this program. `grows`: libraries may be added.
-pub fn rooms(program: &Image, grows: bool) -> Rooms {
-    let all = room(program);
+pub fn spaces(program: &Image, grows: bool) -> Spaces {
+    let all = space(program);
     let most = all.end.saturating_sub(all.start);
     let added = match (grows, program.kind.is_position_independent()) {
         (false, _) => 0,
         (true, true) => ADDED,
         (true, false) => ADDED.min(most / ADDED_PART),
     };
-    Rooms { all, added }
+    Spaces { all, added }
 }
 
 /// Sizes of what an area holds beside the tool.
@@ -131,14 +131,14 @@ pub struct Area {
 impl Area {
     /// Places everything. `used` are the routines of the tool that are called;
     /// `file` and `loader` are the paths of the area's file and of the rewritten program interpreter;
-    /// `rooms` are the addresses that it may have.
+    /// `spaces` are the addresses that it may have.
     pub fn new(
         analysis: &AnalysisImage,
         used: &[u64],
         sizes: &AreaSizes,
         file: &Path,
         loader: &Path,
-        rooms: Rooms,
+        spaces: Spaces,
     ) -> Result<Self> {
         let routines = called(analysis, used);
         let table_size = 8 * routines.len() as u64;
@@ -168,11 +168,11 @@ impl Area {
             }
         };
         let size = place(0).end;
-        let Some(start) = rooms.start(size) else {
+        let Some(start) = spaces.start(size) else {
             let reason = format!("the tool's code and data take {} MB", size >> 20);
             let error = Error::new("placing the tool's data", reason).advice(format!(
-                "this process has room for {} MB; instrument the program alone, or less of it",
-                rooms.most() >> 20
+                "this process has space for {} MB; instrument the program alone, or less of it",
+                spaces.most() >> 20
             ));
             return Err(Error {
                 kind: ErrorKind::TooLarge,
@@ -230,15 +230,15 @@ mod tests {
 
     #[test]
     fn an_area_leaves_the_room_of_libraries_if_it_can() {
-        let rooms = Rooms {
+        let spaces = Spaces {
             all: LOWEST..END,
             added: ADDED,
         };
-        let end = |size: u64| rooms.start(size).map(|start| start + size);
+        let end = |size: u64| spaces.start(size).map(|start| start + size);
         assert_eq!(end(300 << 20), Some(END - ADDED));
         // A larger one takes what it needs of that, and begins with the first address.
-        assert_eq!(rooms.start(1280 << 20), Some(LOWEST));
-        assert_eq!(rooms.start(END - LOWEST), Some(LOWEST));
-        assert_eq!(rooms.start(END - LOWEST + PAGE), None);
+        assert_eq!(spaces.start(1280 << 20), Some(LOWEST));
+        assert_eq!(spaces.start(END - LOWEST), Some(LOWEST));
+        assert_eq!(spaces.start(END - LOWEST + PAGE), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::image::Image;
 use crate::live::is_free_below;
 use crate::plan::{Frame, Insertion, Plan, Position, Version};
 use crate::unwind::write::{
-    AddressMap, Inserted, Lowered, MovedEntry, MovedRange, Own, Rows, Stray,
+    AddressMap, Inserted, MovedEntry, MovedRange, OutOfLine, Own, Rows, StackAdjustment,
 };
 use crate::unwind::{CFA_AT_ENTRY, UnwindTable};
 
@@ -51,14 +51,14 @@ impl AddressMap for Frames<'_> {
             return found;
         };
         let insts = self.insts(proc, range);
-        self.in_line(proc, &insts, &mut found.lowered);
+        self.in_line(proc, &insts, &mut found.adjustments);
         if !self.is_divided(proc) {
             self.apart(proc, range, &mut found);
-            self.tails(proc, range, &mut found);
+            self.cold_parts(proc, range, &mut found);
         }
         let inside = |at: u64| range.new_start < at && at <= range.new_end;
-        found.lowered.retain(|l| inside(l.at));
-        found.strays.retain(|s| inside(s.new));
+        found.adjustments.retain(|l| inside(l.at));
+        found.out_of_line.retain(|s| inside(s.new));
         found
     }
 }
@@ -71,10 +71,10 @@ impl Frames<'_> {
         for (snippet, offset) in plan.shared.iter().zip(&self.layout.shared) {
             let start = self.layout.start + u64::from(*offset);
             let mut rows = Rows::new(start);
-            for shift in plan.shifts_of(snippet) {
+            for change in plan.frame_changes_of(snippet) {
                 rows.frame(
-                    start + u64::from(shift.at - snippet.code.start),
-                    shift.frame,
+                    start + u64::from(change.at - snippet.code.start),
+                    change.frame,
                 );
             }
             let end = start + u64::from(snippet.code.end - snippet.code.start);
@@ -110,7 +110,7 @@ impl Frames<'_> {
             let Some(proc) = proc.filter(|proc| self.is_divided(*proc)) else {
                 continue;
             };
-            if let Some(first) = self.all_apart(proc, range).strays.first() {
+            if let Some(first) = self.all_apart(proc, range).out_of_line.first() {
                 range.new_end = first.new;
             }
         }
@@ -132,7 +132,7 @@ impl Frames<'_> {
     fn all_apart(&self, proc: ProcId, range: &MovedRange) -> Inserted {
         let mut found = Inserted::default();
         self.apart(proc, range, &mut found);
-        self.tails(proc, range, &mut found);
+        self.cold_parts(proc, range, &mut found);
         found
     }
 
@@ -144,22 +144,22 @@ impl Frames<'_> {
             return Vec::new();
         };
         let found = self.all_apart(proc, range);
-        let fde = |stray: &Stray| self.unwind.find(stray.old);
-        let runs: Vec<&[Stray]> = (found.strays)
+        let fde = |code: &OutOfLine| self.unwind.find(code.old);
+        let runs: Vec<&[OutOfLine]> = (found.out_of_line)
             .chunk_by(|a, b| fde(a).is_some() && fde(a) == fde(b))
             .collect();
         let ends = runs.iter().skip(1).map(|run| run[0].new);
         let ends = ends.chain([range.new_end]);
-        let piece = |(run, end): (&&[Stray], u64)| {
+        let piece = |(run, end): (&&[OutOfLine], u64)| {
             let start = run[0].new;
-            let lowered = found.lowered.iter();
-            let lowered = lowered.filter(|l| (start..end).contains(&l.at));
+            let adjustments = found.adjustments.iter();
+            let adjustments = adjustments.filter(|l| (start..end).contains(&l.at));
             let entry = MovedEntry {
                 start,
                 end,
                 inserted: Inserted {
-                    lowered: lowered.copied().collect(),
-                    strays: run.to_vec(),
+                    adjustments: adjustments.copied().collect(),
+                    out_of_line: run.to_vec(),
                 },
                 keeps_below: !is_free_below(self.image, self.cfg, proc),
             };
@@ -179,16 +179,16 @@ impl Frames<'_> {
         let guards = guards
             .filter(|place| !self.is_entry(place.block))
             .map(|place| {
-                let lowered = guards::depths(place.guard)
+                let adjustments = guards::depths(place.guard)
                     .iter()
                     .map(|(at, depth)| (place.address + u64::from(*at), Frame::Below(*depth)))
-                    .map(|(at, frame)| Lowered::new(at, frame));
+                    .map(|(at, frame)| StackAdjustment::new(at, frame));
                 let entry = MovedEntry {
                     start: place.address,
                     end: place.address + guards::size(place.guard),
                     inserted: Inserted {
-                        lowered: lowered.collect(),
-                        strays: Vec::new(),
+                        adjustments: adjustments.collect(),
+                        out_of_line: Vec::new(),
                     },
                     keeps_below: true,
                 };
@@ -219,7 +219,7 @@ impl Frames<'_> {
         first(range.old_start)..first(range.old_end)
     }
 
-    fn in_line(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
+    fn in_line(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<StackAdjustment>) {
         let all = self.layout.insertions(self.plan, proc);
         if !self.lowers(all) {
             return self.pushed_returns(proc, insts, out);
@@ -254,16 +254,21 @@ impl Frames<'_> {
         debug_assert!(insertions.is_sorted_by_key(|i| snippet(i).code.start));
         let (first, last) = (snippet(first), snippet(last));
         let fixups = first.fixups.start..last.fixups.end;
-        self.plan.shifts_between(first.code.start, last.code.end) != 0 || self.plan.calls(&fixups)
+        self.plan
+            .frame_changes_between(first.code.start, last.code.end)
+            != 0
+            || self.plan.calls(&fixups)
     }
 
     /// Calls of which code pushes the return address.
-    fn pushed_returns(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
+    fn pushed_returns(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<StackAdjustment>) {
         if self.layout.pushes_returns(proc) {
             for inst in insts.clone().map(InstId::from_index) {
                 let depths = self.layout.pushed_return(self.cfg, self.plan, proc, inst);
-                let lowered = depths.into_iter().flatten();
-                out.extend(lowered.map(|(at, depth)| Lowered::new(at, Frame::Below(depth))));
+                let adjustments = depths.into_iter().flatten();
+                out.extend(
+                    adjustments.map(|(at, depth)| StackAdjustment::new(at, Frame::Below(depth))),
+                );
             }
             out.sort_by_key(|l| l.at);
         }
@@ -284,23 +289,23 @@ impl Frames<'_> {
         for (inst, position, at) in stubs.chain(taken) {
             let (new, old) = (start + u64::from(at), self.cfg.inst_pc(inst));
             if range.old_start <= old && old < range.old_end {
-                found.strays.push(Stray { new, old });
+                found.out_of_line.push(OutOfLine { new, old });
             }
             let here = self.layout.insertions_at(self.plan, proc, inst);
             let from = here.partition_point(|i| i.position < position);
             let to = here.partition_point(|i| i.position <= position);
-            self.snippets(&here[from..to], new, &mut found.lowered);
+            self.snippets(&here[from..to], new, &mut found.adjustments);
         }
     }
 
-    /// Tails of inserted code. The frame is the point's frame, in which inserted code may have
+    /// Cold parts of inserted code. The frame is the point's frame, in which inserted code may have
     /// moved the stack pointer.
-    fn tails(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
+    fn cold_parts(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
         let start = self.layout.starts[proc.index()];
-        let mut new = start + u64::from(self.layout.procs[proc.index()].tails);
+        let mut new = start + u64::from(self.layout.procs[proc.index()].cold_parts);
         for insertion in self.layout.insertions(self.plan, proc) {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
-            if snippet.tail == 0 {
+            if snippet.cold_part == 0 {
                 continue;
             }
             let old = match insertion.position {
@@ -309,19 +314,24 @@ impl Frames<'_> {
             };
             let pc = self.cfg.inst_pc(insertion.inst);
             if range.old_start <= pc && pc < range.old_end {
-                found.strays.push(Stray { new, old });
-                let shifts = self.plan.shifts_of(snippet);
-                let shifts = &shifts[shifts.len() - snippet.tail_shifts as usize..];
+                found.out_of_line.push(OutOfLine { new, old });
+                let frame_changes = self.plan.frame_changes_of(snippet);
+                let frame_changes =
+                    &frame_changes[frame_changes.len() - snippet.cold_frame_changes as usize..];
                 let first = snippet.code.start + snippet.main_size();
-                if shifts.first().is_none_or(|s| s.at != first) {
-                    found.lowered.push(Lowered::new(new, Frame::Below(0)));
+                if frame_changes.first().is_none_or(|s| s.at != first) {
+                    found
+                        .adjustments
+                        .push(StackAdjustment::new(new, Frame::Below(0)));
                 }
-                for shift in shifts {
-                    let at = new + u64::from(shift.at - first);
-                    found.lowered.push(Lowered::new(at, shift.frame));
+                for change in frame_changes {
+                    let at = new + u64::from(change.at - first);
+                    found
+                        .adjustments
+                        .push(StackAdjustment::new(at, change.frame));
                 }
             }
-            new += u64::from(snippet.tail);
+            new += u64::from(snippet.cold_part);
         }
     }
 
@@ -330,21 +340,23 @@ impl Frames<'_> {
         u64::from(sizes.sum::<u32>())
     }
 
-    fn snippets(&self, insertions: &[Insertion], mut at: u64, out: &mut Vec<Lowered>) {
+    fn snippets(&self, insertions: &[Insertion], mut at: u64, out: &mut Vec<StackAdjustment>) {
         for insertion in insertions {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
             if self.plan.calls(&snippet.fixups) {
                 // The first instruction is the first that may write, and the row of the place begins in front of it.
-                out.push(Lowered {
+                out.push(StackAdjustment {
                     at: at + 1,
                     frame: Frame::Below(0),
                     writes: true,
                 });
             }
-            let shifts = self.plan.shifts_of(snippet);
-            for shift in &shifts[..shifts.len() - snippet.tail_shifts as usize] {
-                let at = at + u64::from(shift.at - snippet.code.start);
-                out.push(Lowered::new(at, shift.frame));
+            let frame_changes = self.plan.frame_changes_of(snippet);
+            for change in
+                &frame_changes[..frame_changes.len() - snippet.cold_frame_changes as usize]
+            {
+                let at = at + u64::from(change.at - snippet.code.start);
+                out.push(StackAdjustment::new(at, change.frame));
             }
             at += u64::from(snippet_size(self.plan, insertion));
         }

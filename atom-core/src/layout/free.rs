@@ -1,4 +1,4 @@
-//! Bytes of the original text that nothing needs any more: room for pads and islands.
+//! Bytes of the original text that nothing needs any more: space for pads and islands.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -4,7 +4,7 @@
 use crate::ids::InstId;
 use crate::plan::{Insertion, Position};
 use crate::unwind::go::write::{MovedProcedure, NewText, Segment};
-use crate::unwind::write::{AddressMap, MovedRange, Stray};
+use crate::unwind::write::{AddressMap, MovedRange, OutOfLine};
 use crate::x86::{Instruction, Run};
 
 use super::Frames;
@@ -91,14 +91,19 @@ impl Frames<'_> {
     }
 
     /// Pieces of code that is apart from its block.
-    fn pieces_apart(&self, procedure: &MovedProcedure, strays: &[Stray], out: &mut Vec<Segment>) {
+    fn pieces_apart(
+        &self,
+        procedure: &MovedProcedure,
+        out_of_line: &[OutOfLine],
+        out: &mut Vec<Segment>,
+    ) {
         let (plan, layout) = (self.plan, self.layout);
         let Some(proc) = layout.moved_proc_at(self.cfg, procedure.old) else {
             return;
         };
         let taken = &layout.procs[proc.index()].taken;
-        let is_plain = |stray: &Stray| {
-            let offset = (stray.new - procedure.new) as u32;
+        let is_plain = |code: &OutOfLine| {
+            let offset = (code.new - procedure.new) as u32;
             let at = taken.binary_search_by_key(&offset, |t| t.1);
             at.is_ok_and(|i| {
                 let here = layout.insertions_at(plan, proc, taken[i].0).iter();
@@ -106,10 +111,10 @@ impl Frames<'_> {
                 !here.any(|i| self.has_inside(std::slice::from_ref(i)))
             })
         };
-        out.extend(strays.iter().map(|stray| Segment {
-            new: stray.new,
-            old: stray.old,
-            is_inside: !is_plain(stray),
+        out.extend(out_of_line.iter().map(|code| Segment {
+            new: code.new,
+            old: code.old,
+            is_inside: !is_plain(code),
             depth: 0,
         }));
     }
@@ -126,14 +131,14 @@ impl NewText for Frames<'_> {
         let mut segments = Vec::new();
         self.pieces_in_line(procedure, &mut segments);
         let inserted = self.inserted(&range);
-        self.pieces_apart(procedure, &inserted.strays, &mut segments);
+        self.pieces_apart(procedure, &inserted.out_of_line, &mut segments);
         segments.sort_by_key(|segment| segment.new);
-        if inserted.lowered.is_empty() {
+        if inserted.adjustments.is_empty() {
             return segments;
         }
         // Each change of the stack pointer starts a segment.
-        let mut split = Vec::with_capacity(segments.len() + inserted.lowered.len());
-        let mut changes = inserted.lowered.iter().peekable();
+        let mut split = Vec::with_capacity(segments.len() + inserted.adjustments.len());
+        let mut changes = inserted.adjustments.iter().peekable();
         let mut depth = 0;
         let ends = segments.iter().skip(1).map(|s| s.new);
         for (segment, end) in segments.iter().zip(ends.chain([u64::MAX])) {

@@ -113,7 +113,7 @@ impl Homes {
         pads.sort_unstable();
         for call in &mut self.calls {
             let (start, end) = (cfg.inst_pc(call.inst), call.landing.address);
-            // One byte in front of the call is no room.
+            // One byte in front of the call is no space.
             let first = pads.partition_point(|p| p + 1 < start);
             if pads.get(first).is_some_and(|p| *p < end) {
                 call.home = Home::Pushed;
@@ -140,9 +140,9 @@ impl Homes {
         refused.into_iter().for_each(|call| self.refuse(cfg, call));
     }
 
-    /// Makes room where a pad found none: `left` are the addresses without pads. The call that follows closely is
+    /// Makes space where a pad found none: `left` are the addresses without pads. The call that follows closely is
     /// pushed, or the call in front of the address gives up. False if there is nothing to change.
-    pub(crate) fn make_room(&mut self, image: &Image, cfg: &Cfg, left: &[(ProcId, u64)]) -> bool {
+    pub(crate) fn make_space(&mut self, image: &Image, cfg: &Cfg, left: &[(ProcId, u64)]) -> bool {
         let mut given_up = Vec::new();
         let mut changed = false;
         for (_, address) in left {

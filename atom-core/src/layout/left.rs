@@ -1,6 +1,6 @@
 //! Instructions that stay in the old text although their procedure moves.
 //!
-//! Where there is no room for a pad, the original instruction runs in place and flows into the
+//! Where there is no space for a pad, the original instruction runs in place and flows into the
 //! next pad. That is right only if its bytes stay as they are and if all that it leads to does: an
 //! instruction that reaches into the next pad, or branches to code that is overwritten, would
 //! run as something else. Procedures with such a one stay where they are.

@@ -35,16 +35,16 @@ pub(crate) mod tables;
 pub(crate) mod text;
 mod text_table;
 
-pub use area::{Area, AreaSizes, Rooms, rooms};
+pub use area::{Area, AreaSizes, Spaces, spaces};
 pub use frames::Frames;
 pub use moved::MovedSet;
 pub use placed::Placed;
-pub use placement::{Anchors, Placement};
-pub use region::{Region, Wishes};
+pub use placement::{BaseAddresses, Placement};
+pub use region::{Region, RequestedAddresses};
 pub use sites::Sites;
 pub use text::Layout;
 
-/// Size in bytes of the room for the start-up code at the head of the new text. A program interpreter
+/// Size in bytes of the space for the start-up code at the head of the new text. A program interpreter
 /// that starts a whole process has a path in it.
 pub fn start_size(kind: ObjectKind) -> u64 {
     match kind {
@@ -53,7 +53,7 @@ pub fn start_size(kind: ObjectKind) -> u64 {
     }
 }
 
-/// Distance between the image and the new segments: room for the randomised
+/// Distance between the image and the new segments: space for the randomised
 /// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
 /// operand reaches. Below an image, it is the distance between the starts.
 pub const GAP: u64 = 0x6000_0000;
@@ -79,22 +79,22 @@ pub fn understand<'a>(
             for &(proc, address) in sites.left() {
                 cfg.set_partial(
                     proc,
-                    format!("there is no room for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
+                    format!("there is no space for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
                 );
             }
             return Ok((Object { image, unwind, cfg }, sites));
         }
         // Each of these procedures moved in this round, so the loop ends.
         kept.extend(unsound.into_iter().map(|(proc, address)| {
-            let reason = format!("there is no room for a jump at {address:#x}, and what stays there would not run right");
+            let reason = format!("there is no space for a jump at {address:#x}, and what stays there would not run right");
             (cfg.proc(proc).start, reason)
         }));
         kept.extend(homeless.iter().map(|&(proc, address)| {
-            let wish = match returns {
+            let request = match returns {
                 Returns::Always => "its calls are to push the original return addresses",
                 _ => "the program looks its return addresses up in a table",
             };
-            let reason = format!("{wish}, and the call at {address:#x} cannot stay in place");
+            let reason = format!("{request}, and the call at {address:#x} cannot stay in place");
             (cfg.proc(proc).start, reason)
         }));
         discovered.take_back(cfg);

@@ -31,9 +31,9 @@ pub struct Placement {
     pub strings: Option<u64>,
     /// Table of the writable slots that need the load bias.
     pub relocs: u64,
-    /// Room for a moved program header table.
+    /// Space for a moved program header table.
     pub headers: u64,
-    /// Room for the path of the process's own program interpreter; `None` if it is not another one.
+    /// Space for the path of the process's own program interpreter; `None` if it is not another one.
     pub interpreter: Option<u64>,
     /// The program headers that a static program's libc sees; `None` if it sees
     /// those of the file.
@@ -69,7 +69,7 @@ pub struct Placement {
 
 /// Addresses outside the new text to which inserted code refers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Anchors<'a> {
+pub struct BaseAddresses<'a> {
     /// Address of the analysis image, see [`Placement::analysis`].
     pub analysis: u64,
     /// Address of the plan's data.
@@ -238,8 +238,8 @@ impl Placement {
     }
 
     /// The addresses to which inserted code refers.
-    pub fn anchors<'a>(&self, area: Option<&'a Area>) -> Anchors<'a> {
-        Anchors {
+    pub fn bases<'a>(&self, area: Option<&'a Area>) -> BaseAddresses<'a> {
+        BaseAddresses {
             analysis: area.map_or(self.analysis, |a| a.start),
             data: area.map_or(self.data, |a| a.data),
             area,

@@ -6,7 +6,7 @@ use crate::cfg::{Cfg, Succ};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
-use crate::x86::branch;
+use crate::x86::branch::{self, BranchForm};
 use crate::x86::{ControlFlow, Inst};
 
 use super::home::{self, Home, Homes};
@@ -99,8 +99,8 @@ pub(crate) struct ProcLayout {
     pub stubs: Vec<(BlockId, u32)>,
     /// Code on the way to a branch's target: the branch and the offset.
     pub taken: Vec<(InstId, u32)>,
-    /// Offset of the cold parts (tails) of inserted code, which are in the order of insertions.
-    pub tails: u32,
+    /// Offset of the cold parts of inserted code, which are in the order of insertions.
+    pub cold_parts: u32,
     /// Size of the procedure in bytes.
     pub size: u32,
 }
@@ -198,8 +198,8 @@ impl<'a> ProcBuilder<'a> {
             rest = others;
         }
         let all = self.insertions.iter();
-        let tails = all.map(|i| self.plan.snippets[i.snippet as usize].tail);
-        layout.size = layout.tails + tails.sum::<u32>();
+        let cold_parts = all.map(|i| self.plan.snippets[i.snippet as usize].cold_part);
+        layout.size = layout.cold_parts + cold_parts.sum::<u32>();
         layout
     }
 
@@ -252,12 +252,12 @@ impl<'a> ProcBuilder<'a> {
                     let target = self.target_inside(b);
                     while taken.next_if(|t| *t < last.index()).is_some() {}
                     let inside = target.is_some() || taken.peek() == Some(&last.index());
-                    let (counted, is_short) = self.kind_of_branch(last);
+                    let BranchForm { uses_rcx, is_short } = self.branch_form(last);
                     if inside && is_short {
                         let block = b.0 - first_block.0;
                         self.short.push(Short { block, target });
                     }
-                    match (inside && is_short, counted) {
+                    match (inside && is_short, uses_rcx) {
                         (true, true) => Form::COPY,
                         (true, false) => Form::SHORT,
                         (false, true) => Form::LONG_COUNTED,
@@ -291,9 +291,8 @@ impl<'a> ProcBuilder<'a> {
         (cfg.block(to).proc == self.id).then(|| to.0 - first)
     }
 
-    /// For a direct branch: whether it counts or tests rcx (`loop`, `jrcxz`), and whether its
-    /// displacement has one byte.
-    fn kind_of_branch(&self, id: InstId) -> (bool, bool) {
+    /// The form of a direct branch.
+    fn branch_form(&self, id: InstId) -> BranchForm {
         let inst = self.cfg.inst(id);
         let bytes = self
             .image
@@ -302,9 +301,9 @@ impl<'a> ProcBuilder<'a> {
             Some(form) => form,
             None => {
                 let d = self.cfg.decode(self.image, id);
-                let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
-                let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
-                (counted, is_short)
+                let uses_rcx = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
+                let is_short = d.is_jcc_short() || d.is_jmp_short() || uses_rcx;
+                BranchForm { uses_rcx, is_short }
             }
         }
     }
@@ -421,7 +420,7 @@ impl<'a> ProcBuilder<'a> {
             *at = offset;
             offset += size + branch::JMP_LEN as u32;
         }
-        layout.tails = offset;
+        layout.cold_parts = offset;
     }
 
     /// Lengthens short branches that do not reach their targets; true if there were any.

@@ -34,7 +34,7 @@ use super::GAP;
 /// Usable reach in bytes of a relative operand, a little less than 2 GiB.
 const REACH: u64 = 0x7fff_0000;
 
-/// Lowest address of a high image. Above a high image, after the gap, little room is left from
+/// Lowest address of a high image. Above a high image, after the gap, little space is left from
 /// which code reaches address 0.
 const HIGH: u64 = 0x1000_0000;
 
@@ -71,7 +71,7 @@ const NEAR_GAP: u64 = 0x4400_0000;
 
 /// Addresses that the user wants.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
+pub struct RequestedAddresses {
     /// Start of the new text, a link-time address.
     pub text: Option<u64>,
     /// Start of the tool's writable data, a link-time address.
@@ -156,28 +156,28 @@ impl Region {
         })
     }
 
-    /// The region that the user wants. Fails if the wishes cannot be met.
-    pub fn wanted(image: &Image, wishes: &Wishes) -> Result<Self> {
+    /// The region that the user wants. Fails if the addresses are not possible.
+    pub fn wanted(image: &Image, requested: &RequestedAddresses) -> Result<Self> {
         let mut region = Self::of(image);
         let refuse = |reason: &str, advice: String| {
             Err(Error::new("choosing addresses for the new text", reason)
                 .file(&image.path)
                 .advice(advice))
         };
-        if wishes.low && image.kind.is_position_independent() {
+        if requested.low && image.kind.is_position_independent() {
             return refuse(
                 "a position-independent program is placed by the kernel, far above 4 GiB",
                 "link the program with -no-pie to have 32-bit addresses".into(),
             );
         }
-        if (wishes.text.is_some() || wishes.data.is_some()) && region.shift != 0 {
+        if (requested.text.is_some() || requested.data.is_some()) && region.shift != 0 {
             return refuse(
                 "a static position-independent program is placed by its end, \
                  so the distance to its new text is not free",
                 "leave the address out".into(),
             );
         }
-        if let Some(text) = wishes.text {
+        if let Some(text) = requested.text {
             let first = image.end.next_multiple_of(PAGE);
             let last = limit(image);
             if !text.is_multiple_of(PAGE) {
@@ -212,10 +212,10 @@ impl Region {
             }
             region.start = text;
         }
-        if wishes.low {
+        if requested.low {
             region.size = region.size.min((1 << 32) - region.start.min(1 << 32));
         }
-        if let Some(data) = wishes.data {
+        if let Some(data) = requested.data {
             if !data.is_multiple_of(PAGE)
                 || data <= region.start
                 || data - region.start >= region.size
@@ -235,14 +235,14 @@ impl Region {
     }
 
     /// Bytes of the region of a program that certainly are below 2 GiB.
-    pub fn low_room(&self, image: &Image) -> u64 {
+    pub fn low_space(&self, image: &Image) -> u64 {
         let is_fixed = !image.kind.is_position_independent() && self.data.is_none();
         let low = (1u64 << 31).saturating_sub(self.start);
         if is_fixed { low.min(self.size) } else { 0 }
     }
 
-    /// A region that starts nearer to the program and has more room. It starts after the range of
-    /// the heap's random start, but leaves little room for the heap to grow. `None` if `self` is
+    /// A region that starts nearer to the program and has more space. It starts after the range of
+    /// the heap's random start, but leaves little space for the heap to grow. `None` if `self` is
     /// not the usual region.
     pub fn nearer(&self, image: &Image) -> Option<Self> {
         let usual = Self::of(image);
@@ -255,7 +255,7 @@ impl Region {
         })
     }
 
-    /// True if the heap has less room than usual before it meets the new segments.
+    /// True if the heap has less space than usual before it meets the new segments.
     pub fn is_near(&self, image: &Image) -> bool {
         image.kind.is_program() && !self.is_below && self.start < image.end + GAP
     }

@@ -2,7 +2,7 @@
 //!
 //! At every original address of moved code that control can reach indirectly
 //! is a jump to the new text. Five bytes are needed before the next such address; where
-//! there is no room, a two-byte jump leads to an island of five dead bytes
+//! there is no space, a two-byte jump leads to an island of five dead bytes
 //! within reach, over further two-byte jumps if need be. Where even that
 //! does not fit, the original instruction stays: it runs there and flows into
 //! the next pad, and the procedure is reported as partial. `endbr64` stays in front of a pad.
@@ -65,7 +65,7 @@ impl Sites {
         loop {
             let mut sites = Self::place(image, cfg, moved, landings.clone(), homes);
             homes = std::mem::take(&mut sites.homes);
-            if !homes.make_room(image, cfg, &sites.left) {
+            if !homes.make_space(image, cfg, &sites.left) {
                 sites.homes = homes;
                 return sites;
             }
@@ -99,7 +99,7 @@ impl Sites {
         sites
     }
 
-    /// Addresses at which an original instruction has to stay for want of room, with their
+    /// Addresses at which an original instruction has to stay for want of space, with their
     /// procedures.
     pub fn left(&self) -> &[(ProcId, u64)] {
         &self.left
@@ -111,7 +111,7 @@ impl Sites {
         landings.map(|landing| landing.block)
     }
 
-    /// True if a pad for jumps belongs at this address, whether or not there was room for it.
+    /// True if a pad for jumps belongs at this address, whether or not there was space for it.
     pub(crate) fn is_landing(&self, address: u64) -> bool {
         self.landings
             .binary_search_by_key(&address, |l| l.address)
@@ -128,7 +128,7 @@ impl Sites {
         self.landings.get(i + 1).map_or(u64::MAX, |l| l.address)
     }
 
-    /// Places the pads that have room for five bytes, so that islands take the remaining bytes.
+    /// Places the pads that have space for five bytes, so that islands take the remaining bytes.
     /// Yields the indexes of the other landings.
     fn roomy(&mut self, image: &Image) -> Vec<usize> {
         let mut tight = Vec::new();
@@ -154,7 +154,7 @@ impl Sites {
         tight
     }
 
-    /// Places two-byte jumps to islands. Yields the indexes of landings that have not even room for
+    /// Places two-byte jumps to islands. Yields the indexes of landings that have not even space for
     /// two bytes.
     fn short(&mut self, tight: Vec<usize>) -> Vec<usize> {
         let (short, tiny): (Vec<_>, Vec<_>) = tight.into_iter().partition(|i| {

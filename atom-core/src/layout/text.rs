@@ -112,7 +112,7 @@ fn place(
 }
 
 impl Layout {
-    /// Lays out the new text: room for the start-up code, the plan's
+    /// Lays out the new text: space for the start-up code, the plan's
     /// shared snippets, then the procedures that move in their original order.
     /// `sites` are the places of pads if everything moves.
     pub fn new(object: &Object<'_>, plan: &Plan, sites: Sites, options: &Options) -> Result<Self> {

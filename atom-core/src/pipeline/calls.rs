@@ -12,8 +12,8 @@ use crate::live::{Live, RegSet, Settled};
 use crate::memory;
 use crate::tool::borders::Borders;
 use crate::tool::crossings::Crossings;
-use crate::tool::room::Room;
 use crate::tool::select::{Candidate, Selected};
+use crate::tool::space::Space;
 use crate::tool::{Application, Calls};
 
 use super::loaded::Loaded;
@@ -47,19 +47,33 @@ pub(super) struct Objects<'a> {
     pub settled: &'a [Option<Settled>],
 }
 
+/// What the instrument routine asks for.
+struct ToolCalls {
+    /// Its calls on what is selected.
+    calls: Calls,
+    /// Number of the others.
+    unselected: usize,
+    /// Where windows begin and end.
+    borders: Vec<Borders>,
+}
+
 impl<'a> Objects<'a> {
     /// Runs the tool's instrument routine, and takes its code. The tool uses one thread; meanwhile the other threads
     /// compute liveness.
     pub fn instrument(
         &self,
         loaded: Loaded,
-        rooms: [Room; 2],
+        spaces: [Space; 2],
         options: &Options<'_>,
         progress: &mut dyn Progress,
     ) -> Result<Instrumented<'a>> {
         std::thread::scope(|scope| {
             let live = scope.spawn(|| self.lives(options.keep_registers));
-            let (calls, unselected, borders) = self.call_tool(&loaded, rooms, options, progress)?;
+            let ToolCalls {
+                calls,
+                unselected,
+                borders,
+            } = self.call_tool(&loaded, spaces, options, progress)?;
             let (analysis, summaries) = run(
                 progress,
                 Stage::Analysis,
@@ -88,14 +102,14 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// The tool's calls on what is selected, the number of the others, and the borders of windows.
+    /// Runs the tool's instrument routine.
     fn call_tool(
         &self,
         loaded: &Loaded,
-        rooms: [Room; 2],
+        spaces: [Space; 2],
         options: &Options<'_>,
         progress: &mut dyn Progress,
-    ) -> Result<(Calls, usize, Vec<Borders>)> {
+    ) -> Result<ToolCalls> {
         let lines: Vec<DebugLines<'_>> = (self.objects.iter())
             .map(|object| object.unwind.lines(object.image))
             .collect();
@@ -116,7 +130,7 @@ impl<'a> Objects<'a> {
         progress.begin(Stage::Tool);
         let panicked = |error: &_| progress.tool_panicked(error);
         let tool = &loaded.tool;
-        let mut calls = tool.instrument(&applications, options.arguments, rooms, &panicked)?;
+        let mut calls = tool.instrument(&applications, options.arguments, spaces, &panicked)?;
         progress.end(Found::Tool(&calls));
         memory::give_back();
         let unselected = selected.map_or(0, |selected| {
@@ -125,7 +139,11 @@ impl<'a> Objects<'a> {
                 .collect();
             Selected::filter(&pairs, &mut calls)
         });
-        Ok((calls, unselected, borders))
+        Ok(ToolCalls {
+            calls,
+            unselected,
+            borders,
+        })
     }
 
     /// What the user has chosen in each object, `None` for everything; and where windows begin and end.

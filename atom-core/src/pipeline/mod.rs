@@ -53,7 +53,7 @@ use crate::emit::facts::Facts;
 use crate::emit::{self, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Image;
-use crate::layout::{self, Area, Extra, Placed, Region, Sites, Wishes};
+use crate::layout::{self, Area, Extra, Placed, Region, RequestedAddresses, Sites};
 use crate::live::{Live, Settled};
 use crate::plan::kept::Late;
 use crate::plan::{self, Clobbers, Home, Plan, Switch, Told, Unit, Whole};
@@ -115,7 +115,7 @@ pub struct Options<'a> {
     /// Which code is instrumented.
     pub selection: Selection,
     /// Where new segments of the program should be.
-    pub wishes: Wishes,
+    pub requested: RequestedAddresses,
     /// Procedures that move although they get no calls.
     pub extra: Extra,
     /// The return addresses that the program finds on its stack.
@@ -185,7 +185,7 @@ pub fn instrument<P: Progress, T>(
         .map(|process| Begun::new(process, &inputs))
         .transpose()?;
     let first = begun.as_ref().map_or(0, Begun::first);
-    // Before any work, as a wrong wish is the user's mistake.
+    // Before any work, as a wrong request is the user's mistake.
     let regions = regions(&inputs[first..], options)?;
     let tables = || inputs.iter().map(|input| input.image.unwind_table());
     let tables = run(
@@ -238,7 +238,7 @@ pub fn instrument<P: Progress, T>(
         Some((file, loaded)) => {
             let mut call = |loaded, late: &_| planned.call(seen, loaded, late, options, progress);
             let (tool, area) = match call(loaded, &late) {
-                // Where the room for libraries that are opened later does not fit, these run as they are.
+                // Where the space for libraries that are opened later does not fit, these run as they are.
                 Err(e) if e.kind == ErrorKind::TooLarge && matches!(late, Late::Possible) => {
                     call(Loaded::new(file)?, &Late::Never)?
                 }
@@ -291,7 +291,7 @@ fn regions(inputs: &[Input], options: &Options<'_>) -> Result<Vec<Region>> {
         if let Some(place) = &input.place {
             Region::placed(&input.image, place)
         } else if is_alone || input.image.kind.is_program() {
-            Region::wanted(&input.image, &options.wishes)
+            Region::wanted(&input.image, &options.requested)
         } else {
             Ok(Region::of(&input.image))
         }
@@ -366,7 +366,7 @@ impl<'a> Planned<'a> {
         options: &Options<'_>,
         progress: &mut impl Progress,
     ) -> Result<(Instrumented<'a>, Option<(Area, Facts)>)> {
-        let mut tool = seen.instrument(loaded, late.rooms(), options, progress)?;
+        let mut tool = seen.instrument(loaded, late.spaces(), options, progress)?;
         progress.begin(Stage::Plan);
         self.plan(&mut tool, late, options, &mut |text| progress.note(text))?;
         progress.end(Found::Plan(&self.whole.plans));
@@ -388,9 +388,9 @@ impl<'a> Planned<'a> {
         self.used = calls.routines();
         summaries.refuse_wide_registers(analysis, &self.used)?;
         let bodies = Specialiser::new(analysis);
-        let (home, low_room, count, starter) = match self.begun {
+        let (home, low_space, count, starter) = match self.begun {
             Some(begun) => (Home::Area, 0, begun.begun(), begun.starter),
-            None => (Home::Own, self.regions[0].low_room(objects[0].image), 1, 0),
+            None => (Home::Own, self.regions[0].low_space(objects[0].image), 1, 0),
         };
         let choices = plan::Options {
             bodies: (!options.no_inline).then_some(&bodies),
@@ -400,7 +400,7 @@ impl<'a> Planned<'a> {
             switch: options.switch,
             borders: &tool.borders,
             home,
-            low_room,
+            low_space,
             ..plan::Options::default()
         };
         let choices = choices.complete(objects, count, &calls, analysis, note)?;

@@ -13,7 +13,7 @@ use crate::emit::late::{self, Addition};
 use crate::emit::{Output, area, area_sections};
 use crate::error::{Error, Result};
 use crate::image::{LoaderFamily, ObjectKind};
-use crate::layout::{self, Area, AreaSizes, Placed, Rooms};
+use crate::layout::{self, Area, AreaSizes, Placed, Spaces};
 use crate::plan::Whole;
 use crate::plan::kept::{Kept, Late};
 
@@ -119,7 +119,7 @@ impl<'a> Begun<'a> {
                 return Err(fail("the addresses for added libraries are used up"));
             }
             kept.fixed.rest = u32::try_from(state.next[0] + late::HEAD - area.data)
-                .map_err(|_| fail("there is no room"))?;
+                .map_err(|_| fail("there is no space"))?;
             Ok(Running { state, area, kept })
         };
         Ok(Self {
@@ -182,8 +182,8 @@ impl<'a> Begun<'a> {
         let area = match &self.running {
             None => {
                 let loader = &self.inputs[self.starter].output;
-                let rooms = self.rooms(whole);
-                Area::new(analysis, used, &sizes, self.process.area, loader, rooms)?
+                let spaces = self.spaces(whole);
+                Area::new(analysis, used, &sizes, self.process.area, loader, spaces)?
             }
             Some(running) => {
                 let start = running.state.next[0];
@@ -193,14 +193,14 @@ impl<'a> Begun<'a> {
         Ok((area, facts))
     }
 
-    /// See [`layout::rooms`].
-    fn rooms(&self, whole: &Whole) -> Rooms {
+    /// See [`layout::spaces`].
+    fn spaces(&self, whole: &Whole) -> Spaces {
         match self.process.attached {
-            Some(room) => Rooms {
-                all: room.clone(),
+            Some(space) => Spaces {
+                all: space.clone(),
                 added: 0,
             },
-            None => layout::rooms(&self.inputs[0].image, whole.kept.is_some()),
+            None => layout::spaces(&self.inputs[0].image, whole.kept.is_some()),
         }
     }
 
@@ -253,7 +253,7 @@ impl<'a> Parts<'a> {
             area: [area.start, area.data, area.info, area.facts],
             thread_info: whole.shared.cell_info,
             run_info: whole.shared.run_info.unwrap_or(0),
-            next: [area.end, self.begun.rooms(whole).all.end],
+            next: [area.end, self.begun.spaces(whole).all.end],
             last: 0,
             places: self.places,
             kept: kept.to_words(),

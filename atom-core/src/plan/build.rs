@@ -39,8 +39,8 @@ use crate::x86::{ControlFlow, InstructionInfoFactory};
 /// Number of procedures in one piece of parallel work.
 const CHUNK: usize = 64;
 
-/// Smallest room in bytes for the tool's own segments where data is named by absolute addresses.
-const TOOL_ROOM: u64 = 64 << 20;
+/// Smallest space in bytes for the tool's own segments where data is named by absolute addresses.
+const TOOL_SPACE: u64 = 64 << 20;
 
 /// Number of pieces that are made before they are joined. It limits what is in memory twice.
 const WAVE: usize = 32;
@@ -166,10 +166,10 @@ impl Planner<'_> {
     }
 
     /// Plans all calls; `plan` is empty at first. Data is named by absolute addresses if the new segments of a program alone
-    /// certainly end within `low_room` bytes.
-    pub fn plan_within(self, plan: Plan, low_room: u64) -> Result<Plan> {
+    /// certainly end within `low_space` bytes.
+    pub fn plan_within(self, plan: Plan, low_space: u64) -> Result<Plan> {
         let plan = self.plan(plan)?;
-        if self.home == Home::Area || !self.absolute || self.may_take(&plan) < low_room {
+        if self.home == Home::Area || !self.absolute || self.may_take(&plan) < low_space {
             return Ok(plan);
         }
         let again = plan.emptied();
@@ -185,7 +185,7 @@ impl Planner<'_> {
     pub fn may_take(&self, plan: &Plan) -> u64 {
         let text = self.image.segments.iter().filter(|s| s.is_executable());
         let text: u64 = text.map(|s| s.file_size).sum();
-        (plan.code.len() + self.shared_size) as u64 + 4 * text + TOOL_ROOM
+        (plan.code.len() + self.shared_size) as u64 + 4 * text + TOOL_SPACE
     }
 
     /// Plans some procedures, in all threads.
@@ -389,7 +389,7 @@ impl Planner<'_> {
     /// Emits the counters of edges at all instructions before this one.
     fn counters(&self, part: &mut Part, end: InstId, counters: &mut &[edge_counts::Counter]) {
         while let Some((counter, rest)) = counters.split_first()
-            && counter.spot.inst < end
+            && counter.site.inst < end
         {
             *counters = rest;
             self.emit(part, counter);
@@ -428,8 +428,8 @@ impl Planner<'_> {
         };
         let hooks = (private, &mut part.wrappers);
         test.emit_border(&mut part.asm, part.version, self.window, hooks);
-        let tail = switch::emit(&mut part.asm, &test, &around, &mut part.wrappers);
-        part.close_with_tail(code, fixups, inst, position, tail);
+        let cold_part = switch::emit(&mut part.asm, &test, &around, &mut part.wrappers);
+        part.close_with_cold_part(code, fixups, inst, position, cold_part);
     }
 
     /// Emits the next counter of an edge if it is at this place.
@@ -452,9 +452,9 @@ impl Planner<'_> {
 
     fn emit(&self, part: &mut Part, counter: &edge_counts::Counter) {
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        let private = self.private_stack(part, counter.spot.inst, counter.spot.position);
+        let private = self.private_stack(part, counter.site.inst, counter.site.position);
         self.flow.emit(&mut part.asm, counter, private);
-        part.close(code, fixups, counter.spot.inst, counter.spot.position);
+        part.close(code, fixups, counter.site.inst, counter.site.position);
     }
 
     /// The stack for inserted code where rsp may lead to data.
@@ -623,7 +623,7 @@ impl Planner<'_> {
         if let Some(private) = private {
             private.leave(&mut part.asm);
         }
-        part.close_with_tail(code, fixups, here.inst, place.position, emitted.tail);
+        part.close_with_cold_part(code, fixups, here.inst, place.position, emitted.cold_part);
         Ok(())
     }
 
@@ -637,8 +637,8 @@ impl Planner<'_> {
     ) -> Result<()> {
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
         let call = self.resolve(number, here, place.pc, When::Before, 0)?;
-        let tail = instead::emit((&mut part.asm, code), call, place.point, &mut part.wrappers);
-        part.close_with_tail(code, fixups, here.inst, place.position, tail);
+        let cold_part = instead::emit((&mut part.asm, code), call, place.point, &mut part.wrappers);
+        part.close_with_cold_part(code, fixups, here.inst, place.position, cold_part);
         Ok(())
     }
 

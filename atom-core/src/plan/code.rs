@@ -7,7 +7,7 @@ use atom_abi::RunInfo;
 
 use super::sparse::Sparse;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
-use crate::x86::asm::{self, Access, Shift};
+use crate::x86::asm::{self, Access, FrameChange};
 
 /// Symbolic target of a four-byte field of inserted code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +31,8 @@ pub enum Target {
     Twin,
     /// The snippet itself; the addend is the offset in bytes.
     Main,
-    /// The snippet's tail (its cold path); the addend is the offset in bytes.
-    Tail,
+    /// The cold part of the snippet; the addend is the offset in bytes.
+    ColdPart,
 }
 
 impl Target {
@@ -97,17 +97,17 @@ pub struct Snippet {
     pub code: Range<u32>,
     /// Range of [`Plan::fixups`]; offsets count from `code.start`.
     pub fixups: Range<u32>,
-    /// Size of the tail in bytes. The tail is the cold path at the end of the code, and is placed after it
+    /// Size of the cold part in bytes. It is the cold path at the end of the code, and is placed after it
     /// the procedure. Shared snippets have none.
-    pub tail: u32,
-    /// Number of changes of frame in the tail; they come last.
-    pub tail_shifts: u32,
+    pub cold_part: u32,
+    /// Number of changes of frame in the cold part; they come last.
+    pub cold_frame_changes: u32,
 }
 
 impl Snippet {
     /// Size in bytes of the code at the point itself.
     pub fn main_size(&self) -> u32 {
-        self.code.end - self.code.start - self.tail
+        self.code.end - self.code.start - self.cold_part
     }
 }
 
@@ -216,7 +216,7 @@ pub struct Plan {
     pub fixups: Vec<Fixup>,
     /// Places where inserted code moves the stack pointer, by ascending offset in `code`. Before the first
     /// change of a snippet the frame is `Below(0)`, and again at its end.
-    pub shifts: Vec<Shift>,
+    pub frame_changes: Vec<FrameChange>,
     /// Instructions of routines in line that may fault, by ascending offset in `code`.
     pub accesses: Vec<Access>,
     /// Snippets that insertions name. One snippet may serve several insertions.
@@ -351,8 +351,8 @@ impl Plan {
     }
 
     /// Number of changes of frame in the snippets between two offsets of the code.
-    pub fn shifts_between(&self, start: u32, end: u32) -> usize {
-        let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);
+    pub fn frame_changes_between(&self, start: u32, end: u32) -> usize {
+        let index = |end: u32| self.frame_changes.partition_point(|s| s.at <= end);
         index(end) - index(start)
     }
 
@@ -375,8 +375,8 @@ impl Plan {
     }
 
     /// The changes of frame in a snippet.
-    pub fn shifts_of(&self, snippet: &Snippet) -> &[Shift] {
-        let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);
-        &self.shifts[index(snippet.code.start)..index(snippet.code.end)]
+    pub fn frame_changes_of(&self, snippet: &Snippet) -> &[FrameChange] {
+        let index = |end: u32| self.frame_changes.partition_point(|s| s.at <= end);
+        &self.frame_changes[index(snippet.code.start)..index(snippet.code.end)]
     }
 }

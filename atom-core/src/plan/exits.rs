@@ -306,7 +306,7 @@ impl Exits {
                 };
                 let call = SiteCall::of_runtime(routine, values);
                 let point = Point::of_hook(RegSet::ALL, free_below);
-                // Calls without bodies have no tail.
+                // Calls without bodies have no cold part.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }
             Hook::Called(number) => {

@@ -50,5 +50,5 @@ pub fn emit(
     asm.at_depth((OUTCOME_SIZE + WORD) as u32);
     asm.pop(Gpr::RCX);
     asm.move_stack(OUTCOME_SIZE);
-    emitted.tail
+    emitted.cold_part
 }

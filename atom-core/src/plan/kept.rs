@@ -6,7 +6,7 @@
 //!
 //! - the calls on the objects that are there are the same, with the same arguments;
 //! - what is written while the program runs is at the same places: the tool's pieces of data, a thread's block, the
-//!   counters of edges, the load biases. All of these have room to grow, so pieces only become longer;
+//!   counters of edges, the load biases. All of these have space to grow, so pieces only become longer;
 //! - what calls may read while the program runs is the same, so that counters of edges may continue standing for the rest.
 //!
 //! [`Kept`] is what one run leaves for the next one to compare. What differs and may differ is replaced in the running
@@ -22,7 +22,7 @@ use rustc_hash::FxHasher;
 use super::private_stack::PRIVATE_SIZE;
 use crate::cfg::Numbers;
 use crate::error::{Error, Result};
-use crate::tool::room::{Piece, Room};
+use crate::tool::space::{Piece, Space};
 use crate::tool::{Argument, Call, CallPlace, Calls, Scope};
 
 /// Most counters of edges.
@@ -32,9 +32,9 @@ const ALIGN: u32 = 4096;
 
 /// Whether libraries may be added.
 pub enum Late<'a> {
-    /// No: nothing has room.
+    /// No: nothing has space.
     Never,
-    /// Yes: everything gets room.
+    /// Yes: everything gets space.
     Possible,
     /// One is added now, to a process of which this was kept.
     Added(&'a Kept),
@@ -79,7 +79,7 @@ pub struct EdgeFacts {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct KeptPiece {
     size: u32,
-    room: u32,
+    space: u32,
     /// The first two words of its initial contents.
     head: [u64; 2],
     /// Hash of its initial contents without the first two words.
@@ -121,12 +121,12 @@ pub struct Replaced {
 }
 
 impl Late<'_> {
-    /// The room of pieces of data.
-    pub fn rooms(&self) -> [Room; 2] {
-        let kept = |pieces: &[KeptPiece]| Room::Kept(pieces.iter().map(|p| p.room).collect());
+    /// The space of pieces of data.
+    pub fn spaces(&self) -> [Space; 2] {
+        let kept = |pieces: &[KeptPiece]| Space::Kept(pieces.iter().map(|p| p.space).collect());
         match self {
-            Self::Never => [Room::None, Room::None],
-            Self::Possible => [Room::Ample, Room::Ample],
+            Self::Never => [Space::None, Space::None],
+            Self::Possible => [Space::Ample, Space::Ample],
             Self::Added(kept_here) => [kept(&kept_here.placed), kept(&kept_here.threads)],
         }
     }
@@ -161,8 +161,8 @@ impl Late<'_> {
                 };
                 let head = THREAD_HEADER.next_multiple_of(64) + 128;
                 let edges = 8 * MOST_EDGES as usize;
-                let room = edges + PRIVATE_SIZE as usize;
-                let block_size = head + calls.thread_data.len as usize + room;
+                let space = edges + PRIVATE_SIZE as usize;
+                let block_size = head + calls.thread_data.len as usize + space;
                 Some(Fixed {
                     block: take(block_size),
                     block_size: block_size.next_multiple_of(64) as u32,
@@ -386,7 +386,7 @@ impl Summary {
         let keep = |pieces: &[(Piece, Vec<u8>)]| {
             let keep = |(piece, bytes): &(Piece, Vec<u8>)| KeptPiece {
                 size: piece.size,
-                room: piece.room,
+                space: piece.space,
                 head: [word(bytes, 0), word(bytes, 8)],
                 hash: hash_of_piece(bytes, piece.size),
             };
@@ -430,7 +430,7 @@ impl Summary {
         if self.kept.edges.count > MOST_EDGES || self.kept.objects > MOST_OBJECTS {
             let what = "the counters and the table of objects do";
             return Err(Error::too_large(
-                "leaving room for libraries that come later",
+                "leaving space for libraries that come later",
                 what,
             ));
         }
@@ -562,7 +562,7 @@ impl Kept {
             for p in pieces {
                 words.extend([
                     u64::from(p.size),
-                    p.room.into(),
+                    p.space.into(),
                     p.head[0],
                     p.head[1],
                     p.hash,
@@ -609,7 +609,7 @@ impl Kept {
             for _ in 0..next()? {
                 pieces.push(KeptPiece {
                     size: next()? as u32,
-                    room: next()? as u32,
+                    space: next()? as u32,
                     head: [next()?, next()?],
                     hash: next()?,
                 });
@@ -627,7 +627,7 @@ mod tests {
         let size = bytes.len() as u32;
         KeptPiece {
             size,
-            room: size + 1000,
+            space: size + 1000,
             head: [word(bytes, 0), word(bytes, 8)],
             hash: hash_of_piece(bytes, size),
         }
@@ -643,7 +643,7 @@ mod tests {
         let piece = Piece {
             start: 32,
             size: now.len() as u32,
-            room: 2000,
+            space: 2000,
         };
         let mut words = Vec::new();
         let kept = kept_of(&bytes(before));
@@ -677,7 +677,7 @@ mod tests {
             let piece = Piece {
                 start: 32,
                 size: now.len() as u32,
-                room: 2000,
+                space: 2000,
             };
             let mut words = Vec::new();
             let done = replace_piece(&kept, &piece, &now, base, &mut words);

@@ -35,7 +35,7 @@ mod threads;
 mod whole;
 mod wrapper;
 
-pub use crate::x86::asm::{Access, Frame, Shift};
+pub use crate::x86::asm::{Access, Frame, FrameChange};
 pub use code::{
     Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals, Version,
 };

@@ -53,7 +53,7 @@ pub struct Options<'a> {
     pub bodies: Option<&'a Specialiser<'a>>,
     /// Number of bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if the
     /// program may be anywhere. Data there can be named by 32-bit displacements.
-    pub low_room: u64,
+    pub low_space: u64,
     /// Where the tool's code and data are.
     pub home: Home,
     /// True if each call that only counts is made at its own point, and no edges are counted instead.

@@ -43,14 +43,15 @@ impl Plan {
         Snippet {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
-            tail: 0,
-            tail_shifts: 0,
+            cold_part: 0,
+            cold_frame_changes: 0,
         }
     }
 
-    /// Adds the shifts and accesses of code that has been appended at the offset `code`.
+    /// Adds the changes of frame and accesses of code that has been appended at the offset `code`.
     fn add_notes(&mut self, asm: &Asm, code: u32) {
-        self.shifts.extend(asm.shifts.iter().map(|s| s.moved(code)));
+        self.frame_changes
+            .extend(asm.frame_changes.iter().map(|s| s.moved(code)));
         self.accesses
             .extend(asm.accesses.iter().map(|a| a.moved(code)));
     }
@@ -93,8 +94,8 @@ impl Plan {
         self.snippets.extend(part.snippets.iter().map(|s| Snippet {
             code: s.code.start + code..s.code.end + code,
             fixups: s.fixups.start + fixups..s.fixups.end + fixups,
-            tail: s.tail,
-            tail_shifts: s.tail_shifts,
+            cold_part: s.cold_part,
+            cold_frame_changes: s.cold_frame_changes,
         }));
         let moved = |i: &Insertion| Insertion {
             snippet: i.snippet + snippets,
@@ -193,32 +194,32 @@ impl Part {
         self.snippets.push(Snippet {
             code: code as u32..self.asm.code.len() as u32,
             fixups: fixups as u32..self.asm.fixups.len() as u32,
-            tail: 0,
-            tail_shifts: 0,
+            cold_part: 0,
+            cold_frame_changes: 0,
         });
     }
 
-    /// Makes a snippet with a tail of the code emitted since the marks, at a point.
-    pub(super) fn close_with_tail(
+    /// Makes a snippet with a cold part of the code emitted since the marks, at a point.
+    pub(super) fn close_with_cold_part(
         &mut self,
         code: usize,
         fixups: usize,
         inst: InstId,
         position: Position,
-        tail: Asm,
+        cold_part: Asm,
     ) {
         let main = self.asm.code.len() as u32;
-        self.asm.code.extend_from_slice(&tail.code);
+        self.asm.code.extend_from_slice(&cold_part.code);
         let moved = |f: &Fixup| Fixup {
             at: f.at + main,
             ..*f
         };
-        self.asm.fixups.extend(tail.fixups.iter().map(moved));
-        self.asm.add_notes(&tail, main);
+        self.asm.fixups.extend(cold_part.fixups.iter().map(moved));
+        self.asm.add_notes(&cold_part, main);
         self.close(code, fixups, inst, position);
         if let Some(snippet) = self.snippets.last_mut() {
-            snippet.tail = tail.code.len() as u32;
-            snippet.tail_shifts = tail.shifts.len() as u32;
+            snippet.cold_part = cold_part.code.len() as u32;
+            snippet.cold_frame_changes = cold_part.frame_changes.len() as u32;
         }
     }
 }

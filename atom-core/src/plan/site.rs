@@ -113,7 +113,7 @@ impl Point {
 struct Needs {
     gprs: u16,
     /// Registers saved only on paths of bodies other than the straight one, as a mask.
-    aside: u16,
+    cold_gprs: u16,
     flags: bool,
     /// True if a routine is called on every path.
     calls: bool,
@@ -129,25 +129,25 @@ pub struct Emitted {
     /// Number of calls whose bodies are in line.
     pub inlined: usize,
     /// Cold path, to be put after the procedure.
-    pub tail: Asm,
+    pub cold_part: Asm,
 }
 
 impl Emitted {
-    /// Appends the tail to the code; the point's code starts at the offset `base`.
+    /// Appends the cold part to the code; the point's code starts at the offset `base`.
     pub fn join(self, asm: &mut Asm, base: usize) {
         let start = asm.code.len();
-        asm.code.extend_from_slice(&self.tail.code);
-        let tail = self.tail.fixups.iter().map(|f| Fixup {
+        asm.code.extend_from_slice(&self.cold_part.code);
+        let cold_part = self.cold_part.fixups.iter().map(|f| Fixup {
             at: f.at + start as u32,
             ..*f
         });
-        asm.fixups.extend(tail);
-        asm.add_notes(&self.tail, start as u32);
+        asm.fixups.extend(cold_part);
+        asm.add_notes(&self.cold_part, start as u32);
         let code = &mut asm.code;
         asm.fixups.retain(|fixup| {
             let target = match fixup.target {
                 Target::Main => base,
-                Target::Tail => start,
+                Target::ColdPart => start,
                 _ => return true,
             };
             let at = fixup.at as usize;
@@ -177,11 +177,11 @@ pub fn emit(
         ..Needs::default()
     };
     loop {
-        let tail = asm.apart();
+        let cold_part = asm.apart();
         let mut site = Site {
             asm,
-            tail,
-            in_tail: false,
+            cold_part,
+            in_cold_part: false,
             base,
             wrappers,
             point,
@@ -200,7 +200,7 @@ pub fn emit(
             let bodies = calls.iter().take(64).filter(|c| c.body.is_some()).count();
             return Emitted {
                 inlined: bodies - refused,
-                tail: site.tail,
+                cold_part: site.cold_part,
             };
         }
         needs = site.found;
@@ -272,9 +272,9 @@ pub fn only_if_taken(asm: &mut Asm, taken: Taken) -> Vec<Patch> {
 struct Site<'a> {
     asm: &'a mut Asm,
     /// The cold path.
-    tail: Asm,
+    cold_part: Asm,
     /// True while code goes to the cold path.
-    in_tail: bool,
+    in_cold_part: bool,
     /// Offset at which the point's code starts.
     base: usize,
     wrappers: &'a mut Wrappers,
@@ -406,9 +406,9 @@ impl Site<'_> {
     fn want(&mut self, gprs: u16) {
         // A call on a cold path restores what it saves itself.
         let gprs = gprs & (!self.state.saved | self.needs.gprs);
-        let aside = self.state.aside.unwrap_or(0) & !self.state.saved;
-        self.found.aside |= gprs & aside;
-        self.found.gprs |= gprs & !aside;
+        let cold = self.state.cold_intact.unwrap_or(0) & !self.state.saved;
+        self.found.cold_gprs |= gprs & cold;
+        self.found.gprs |= gprs & !cold;
     }
 
     /// Notes that a register gets a new value.

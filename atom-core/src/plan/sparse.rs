@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_take_no_room() {
+    fn zeros_take_no_space() {
         let mut sparse = Sparse::copy_of(&vec![0; 10 * GAP]);
         sparse.grow(1 << 40);
         sparse.extend(&[1]);

@@ -177,12 +177,12 @@ impl Whole {
                 crossings: Crossings::in_object(options.borders, i),
                 window: options.window,
                 turn: options.turn,
-                absolute: options.low_room != 0 || options.home == Home::Area,
+                absolute: options.low_space != 0 || options.home == Home::Area,
                 makes_program_calls: i == starter,
             };
             whole
                 .plans
-                .push(planner.plan_within(empty, options.low_room)?);
+                .push(planner.plan_within(empty, options.low_space)?);
         }
         if let Some(program) = whole.plans.first_mut() {
             program.signature = signature;

@@ -65,7 +65,7 @@ impl Wrappers {
     pub fn on(stack: Option<u32>, apart: Option<u64>, unchecked: bool) -> Self {
         Self {
             stack,
-            // Each thread's own stack has room for all of them.
+            // Each thread's own stack has space for all of them.
             apart: apart.filter(|_| stack.is_none()),
             unchecked,
             ..Self::default()

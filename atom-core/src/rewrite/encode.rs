@@ -15,7 +15,7 @@ use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, opcode, rip_field};
 use crate::layout::procedure::Form;
 use crate::layout::procedure::take_at;
 use crate::layout::tables::{TableCopy, copy_at, with_displacement};
-use crate::layout::{Anchors, Layout, Placed};
+use crate::layout::{BaseAddresses, Layout, Placed};
 
 use super::{DOING, guards, rel32, return_map, tables};
 
@@ -33,10 +33,10 @@ pub struct NewText<'a> {
 /// Prepares the new text; the start-up code's place at its head is left as `int3`.
 pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
     let (image, cfg) = (placed.object.image, &placed.object.cfg);
-    let (plan, layout, anchors) = (
+    let (plan, layout, bases) = (
         placed.plan,
         &placed.layout,
-        placed.placement.anchors(placed.area),
+        placed.placement.bases(placed.area),
     );
     let of_version = |version| Encoder {
         image,
@@ -47,7 +47,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
             .versions()
             .find(|other| other.version != version.version),
         return_map: layout.return_map,
-        anchors,
+        bases,
     };
     let encoders: Vec<Encoder<'_>> = placed.versions().map(of_version).collect();
     let encoder = &encoders[0];
@@ -62,7 +62,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
         let places = layout.guards.par_iter();
         let written = places.map(|place| {
             let next = placed.front_at(place.block).behind_guard(cfg, place.block);
-            let bytes = guards::encode(place, guards, layout, &anchors, next)?;
+            let bytes = guards::encode(place, guards, layout, &bases, next)?;
             Ok((place.address, bytes))
         });
         pieces.extend(written.collect::<Result<Vec<_>>>()?);
@@ -162,7 +162,7 @@ pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) 
 #[derive(Clone, Copy)]
 struct SnippetPlace {
     main: u64,
-    tail: u64,
+    cold_part: u64,
     /// The same place in the other version, if there is one.
     twin: Option<u64>,
 }
@@ -180,16 +180,16 @@ impl<'p> Places<'p> {
     fn new(
         plan: &Plan,
         all: &'p [Insertion],
-        mut tail: u64,
+        mut cold_part: u64,
         twin: impl Fn(&Insertion) -> Option<u64>,
     ) -> Self {
         let place = |insertion: &Insertion| {
             let place = SnippetPlace {
                 main: 0,
-                tail,
+                cold_part,
                 twin: twin(insertion),
             };
-            tail += u64::from(plan.snippets[insertion.snippet as usize].tail);
+            cold_part += u64::from(plan.snippets[insertion.snippet as usize].cold_part);
             place
         };
         Self {
@@ -213,6 +213,14 @@ impl<'p> Places<'p> {
     }
 }
 
+/// An instruction, with its block and its procedure.
+#[derive(Clone, Copy)]
+struct At {
+    proc: ProcId,
+    block: BlockId,
+    inst: InstId,
+}
+
 struct Encoder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
@@ -222,7 +230,7 @@ struct Encoder<'a> {
     twin: Option<&'a Layout>,
     /// Address of the table of return addresses.
     return_map: Option<u64>,
-    anchors: Anchors<'a>,
+    bases: BaseAddresses<'a>,
 }
 
 /// Insertions of a procedure that are after its blocks, as ranges of indexes into its [`Places`].
@@ -240,9 +248,9 @@ impl Encoder<'_> {
         let start = self.layout.starts[id.index()];
         let insts = cfg.proc_insts(id);
         let all = self.layout.insertions(self.plan, id);
-        let tails = start + u64::from(layout.tails);
+        let cold_parts = start + u64::from(layout.cold_parts);
         let twin = |insertion: &Insertion| self.twin_of(id, insertion);
-        let mut places = Places::new(self.plan, all, tails, twin);
+        let mut places = Places::new(self.plan, all, cold_parts, twin);
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
         let mut taken = Vec::new();
@@ -291,7 +299,17 @@ impl Encoder<'_> {
                     let code = places.take(inst, Position::Before);
                     self.snippets(code, start, &mut places, &mut out)?;
                 }
-                self.inst((id, b, inst), forms[at], &bytes[from..end], start, &mut out)?;
+                self.inst(
+                    At {
+                        proc: id,
+                        block: b,
+                        inst,
+                    },
+                    forms[at],
+                    &bytes[from..end],
+                    start,
+                    &mut out,
+                )?;
                 if has_code {
                     let code = places.take(inst, Position::After);
                     self.snippets(code, start, &mut places, &mut out)?;
@@ -315,7 +333,7 @@ impl Encoder<'_> {
     }
 
     /// Writes what is after a procedure's blocks: stubs of entries in the middle, code on the
-    /// way to branches' targets, tails of snippets.
+    /// way to branches' targets, cold parts of snippets.
     fn apart(
         &self,
         id: ProcId,
@@ -341,16 +359,23 @@ impl Encoder<'_> {
                 return Err(self.mismatch(*inst));
             }
             self.snippets(code.clone(), start, places, out)?;
-            let target = self.target((id, *b, *inst), false)?;
+            let target = self.target(
+                At {
+                    proc: id,
+                    block: *b,
+                    inst: *inst,
+                },
+                false,
+            )?;
             self.jump_to(target, start, out)?;
         }
-        if out.len() != layout.tails as usize {
+        if out.len() != layout.cold_parts as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
         }
         for (insertion, place) in places.all.iter().zip(&places.at) {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
-            if snippet.tail != 0 {
-                let code = snippet.code.end - snippet.tail..snippet.code.end;
+            if snippet.cold_part != 0 {
+                let code = snippet.code.end - snippet.cold_part..snippet.code.end;
                 self.piece(snippet, code, *place, out)?;
             }
         }
@@ -380,14 +405,14 @@ impl Encoder<'_> {
 
     /// The new address to which the direct jump or call at a block's end leads, but for
     /// code on the way.
-    fn target(&self, (proc, b, id): (ProcId, BlockId, InstId), is_call: bool) -> Result<u64> {
+    fn target(&self, at: At, is_call: bool) -> Result<u64> {
         // A branch's target comes first among the successors.
-        if !is_call && let Some(Succ::Branch(to)) = self.cfg.succs(b).first() {
-            return Ok(self.layout.label(proc, self.cfg.block(*to).first));
+        if !is_call && let Some(Succ::Branch(to)) = self.cfg.succs(at.block).first() {
+            return Ok(self.layout.label(at.proc, self.cfg.block(*to).first));
         }
-        let old = self.cfg.direct_target(self.image, id);
-        let old = old.ok_or_else(|| self.mismatch(id))?;
-        let new = self.layout.target(self.cfg, proc, is_call, old);
+        let old = self.cfg.direct_target(self.image, at.inst);
+        let old = old.ok_or_else(|| self.mismatch(at.inst))?;
+        let new = self.layout.target(self.cfg, at.proc, is_call, old);
         Ok(new.unwrap_or(old))
     }
 
@@ -402,7 +427,7 @@ impl Encoder<'_> {
             let snippet = &self.plan.snippets[places.all[i].snippet as usize];
             let place = &mut places.at[i];
             place.main = start + out.len() as u64;
-            let code = snippet.code.start..snippet.code.end - snippet.tail;
+            let code = snippet.code.start..snippet.code.end - snippet.cold_part;
             self.piece(snippet, code, *place, out)?;
         }
         Ok(())
@@ -432,7 +457,7 @@ impl Encoder<'_> {
     fn snippet(&self, snippet: &Snippet, address: u64, out: &mut Vec<u8>) -> Result<()> {
         let place = SnippetPlace {
             main: address,
-            tail: 0,
+            cold_part: 0,
             twin: None,
         };
         self.piece(snippet, snippet.code.clone(), place, out)
@@ -450,17 +475,21 @@ impl Encoder<'_> {
         out.extend(&self.plan.code[code.start as usize..code.end as usize]);
         // The first byte's offset in the snippet, and its address.
         let first = code.start - snippet.code.start;
-        let address = if first == 0 { place.main } else { place.tail };
+        let address = if first == 0 {
+            place.main
+        } else {
+            place.cold_part
+        };
         let fixups = &self.plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize];
         let end = code.end - snippet.code.start;
         let no_returns = || self.missing("there is no table of return addresses", address);
         for fixup in fixups.iter().filter(|f| (first..end).contains(&f.at)) {
             let target = match fixup.target {
                 Target::Original(a) => a.get(),
-                Target::Analysis(a) => self.anchors.analysis + a.get(),
-                Target::Data(offset) => self.anchors.data + u64::from(offset),
+                Target::Analysis(a) => self.bases.analysis + a.get(),
+                Target::Data(offset) => self.bases.data + u64::from(offset),
                 Target::Slot(routine) => {
-                    let slot = self.anchors.area.and_then(|a| a.slot(routine.get()));
+                    let slot = self.bases.area.and_then(|a| a.slot(routine.get()));
                     slot.ok_or_else(|| self.missing("a routine has no place in the area", address))?
                 }
                 Target::Shared(i) => self.shared(i),
@@ -469,7 +498,7 @@ impl Encoder<'_> {
                     self.shared(i.ok_or_else(no_returns)?)
                 }
                 Target::Main => place.main,
-                Target::Tail => place.tail,
+                Target::ColdPart => place.cold_part,
                 Target::ReturnMap => self.return_map.ok_or_else(no_returns)?,
                 Target::Twin => {
                     let twin = place.twin;
@@ -514,19 +543,14 @@ impl Encoder<'_> {
     }
 
     /// Writes a call that pushes the original return address.
-    fn pushed_call(
-        &self,
-        (proc, b, id): (ProcId, BlockId, InstId),
-        bytes: &[u8],
-        start: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn pushed_call(&self, of: At, bytes: &[u8], start: u64, out: &mut Vec<u8>) -> Result<()> {
+        let id = of.inst;
         let end = self.cfg.inst_end(id);
         out.extend(branch::PUSHED_HEAD);
         out.extend(rel32(end, start + out.len() as u64 + 4)?);
         out.extend(branch::PUSHED_TAIL);
         if self.cfg.inst(id).flow == ControlFlow::Call {
-            return self.jump_to(self.target((proc, b, id), true)?, start, out);
+            return self.jump_to(self.target(of, true)?, start, out);
         }
         let jump = branch::jump_of_call(bytes).ok_or_else(|| self.mismatch(id))?;
         let at = out.len();
@@ -541,14 +565,8 @@ impl Encoder<'_> {
     }
 
     /// Writes an instruction in its form.
-    fn inst(
-        &self,
-        (proc, b, id): (ProcId, BlockId, InstId),
-        form: Form,
-        bytes: &[u8],
-        start: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn inst(&self, of: At, form: Form, bytes: &[u8], start: u64, out: &mut Vec<u8>) -> Result<()> {
+        let id = of.inst;
         let inst = self.cfg.inst(id);
         let pc = self.cfg.inst_pc(id);
         let address = start + out.len() as u64;
@@ -572,7 +590,7 @@ impl Encoder<'_> {
             return self.jump_to(pc, start, out);
         }
         if form.is_pushed() {
-            return self.pushed_call((proc, b, id), bytes, start, out);
+            return self.pushed_call(of, bytes, start, out);
         }
         if form == Form::PUSH_RETURN {
             out.extend(branch::PUSH_ADDRESS_HEAD);
@@ -582,9 +600,9 @@ impl Encoder<'_> {
         }
         let short_opcode = || branch::short_opcode(bytes, || self.cfg.decode(self.image, id));
         let is_call = inst.flow == ControlFlow::Call;
-        let target = match self.layout.taken(proc, id) {
+        let target = match self.layout.taken(of.proc, id) {
             Some(on_the_way) => on_the_way,
-            None => self.target((proc, b, id), is_call)?,
+            None => self.target(of, is_call)?,
         };
         let next = address + u64::from(form.size(inst));
         match form {

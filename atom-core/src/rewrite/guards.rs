@@ -4,7 +4,7 @@ use atom_abi::{THREAD_MINUS_OWNER, THREAD_OWNER};
 
 use crate::error::{Error, Result};
 use crate::layout::guards::{GuardPlace, size, template};
-use crate::layout::{Anchors, Layout};
+use crate::layout::{BaseAddresses, Layout};
 use crate::plan::Guards;
 use crate::x86::guard::Field;
 
@@ -15,10 +15,10 @@ pub(super) fn encode(
     place: &GuardPlace,
     guards: &Guards,
     layout: &Layout,
-    anchors: &Anchors,
+    bases: &BaseAddresses,
     next: u64,
 ) -> Result<Vec<u8>> {
-    let block = anchors.data + u64::from(guards.block);
+    let block = bases.data + u64::from(guards.block);
     let enter = layout.start + u64::from(layout.shared[guards.enter as usize]);
     let mut code = Code {
         at: place.address,

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::cfg::Numbers;
 use crate::ids::Address48;
 
-use super::room::{Piece, Room};
+use super::space::{Piece, Space};
 
 /// What a call is added to: [`host::Scope`] in one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,8 +179,8 @@ pub struct Calls {
     pub regions: Vec<u32>,
     /// The same pieces with their sizes.
     pub pieces: Vec<Piece>,
-    /// The room of these pieces, and of those of `thread_data`.
-    pub rooms: [Room; 2],
+    /// The space of these pieces, and of those of `thread_data`.
+    pub spaces: [Space; 2],
     /// Ranges of `placed` that are zeros in a forked child again.
     pub counts: Vec<Range<u32>>,
     /// Data of which each thread has a copy.

@@ -8,8 +8,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::calls::{self, Argument, Call, Calls};
 use super::operand::{At, When};
-use super::room::Piece;
 use super::session::Session;
+use super::space::Piece;
 use crate::cfg::ProcKind;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::x86::ControlFlow;
@@ -500,9 +500,9 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
     let calls = &mut *session.calls.borrow_mut();
     let start = calls.placed.len().next_multiple_of(16);
     let others = calls.data.len() + calls.thread_data.len as usize;
-    let room = calls.rooms[0].of(calls.pieces.len(), len, start + others)?;
+    let space = calls.spaces[0].of(calls.pieces.len(), len, start + others)?;
     let end = start
-        .checked_add(room)
+        .checked_add(space)
         .filter(|end| end.saturating_add(others) <= MAX_DATA);
     let Some(end) = end else {
         return Err(session.error(format!(
@@ -514,7 +514,7 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
     calls.pieces.push(Piece {
         start: start as u32,
         size: len as u32,
-        room: room as u32,
+        space: space as u32,
     });
     if !bytes.is_null() {
         // SAFETY: by the interface, `len` bytes are there.
@@ -552,7 +552,7 @@ pub(super) fn place_thread_data(
     let calls = &mut *session.calls.borrow_mut();
     let others = calls.data.len() + calls.placed.len();
     let used = others + calls.thread_data.len as usize;
-    let room = calls.rooms[1].of(calls.thread_data.pieces.len(), len, used)?;
+    let space = calls.spaces[1].of(calls.thread_data.pieces.len(), len, used)?;
     let data = &mut calls.thread_data;
     let start = data.len.next_multiple_of(16);
     if initial.len() > len || sum_from > len || !sum_from.is_multiple_of(8) {
@@ -562,7 +562,7 @@ pub(super) fn place_thread_data(
         )));
     }
     let end = (start as usize)
-        .checked_add(room)
+        .checked_add(space)
         .filter(|end| end.saturating_add(others) <= MAX_DATA);
     let Some(end) = end else {
         return Err(session.error(format!(
@@ -574,7 +574,7 @@ pub(super) fn place_thread_data(
     data.pieces.push(Piece {
         start,
         size: len as u32,
-        room: room as u32,
+        space: space as u32,
     });
     if initial.iter().any(|byte| *byte != 0) {
         let from = data.contents.len() as u32;

@@ -27,10 +27,10 @@ pub(crate) mod operand;
 mod places;
 mod process;
 mod query;
-pub mod room;
 mod run;
 pub mod select;
 mod session;
+pub mod space;
 mod threads;
 pub(crate) mod value;
 

@@ -92,13 +92,13 @@ impl At {
     }
 
     /// The memory operand with a number, or for [`ANY_OPERAND`] the first that `wanted` accepts. `what` and
-    /// `wish` are for the error if there is none: the argument, and the instruction that it needs.
+    /// `needed` are for the error if there is none: the argument, and the instruction that it needs.
     fn operand(
         &self,
         what: &str,
         number: u8,
         wanted: impl Fn(&MemoryOperand) -> bool,
-        wish: &str,
+        needed: &str,
     ) -> Result<&MemoryOperand> {
         let all = self.operands();
         let found = match number {
@@ -113,7 +113,7 @@ impl At {
                 some => some.filter(|o| wanted(o)),
             },
         };
-        found.ok_or_else(|| self.error(format!("{what} needs {wish}")))
+        found.ok_or_else(|| self.error(format!("{what} needs {needed}")))
     }
 
     /// Number of the operand that EffAddrValue without a number stands for: an explicit

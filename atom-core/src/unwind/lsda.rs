@@ -14,10 +14,10 @@
 //! - action records: a signed filter and the signed distance from that second
 //!   field to the next record. A filter > 0 is a type, < 0 a specification.
 //!
-//! Where a procedure is in many pieces, LLVM gives each piece an area of its own, one after the
+//! Where a procedure is in many pieces, LLVM gives each piece an LSDA of its own, one after the
 //! other; actions and types follow the last, and the length of each one's call sites reaches to there. So
-//! an area's call sites end where the header of the next area starts. A piece without instructions has
-//! an area, too, but no FDE. So the next header is found by its bytes: it states the same base of landing
+//! an LSDA's call sites end where the header of the next one starts. A piece without instructions has
+//! an LSDA, too, but no FDE. So the next header is found by its bytes: it states the same base of landing
 //! pads (these areas state it always), the same type table and the same end of call sites.
 //!
 //! How long the action table and the type table are is nowhere said: it
@@ -162,7 +162,7 @@ pub(super) struct CallSites<'a> {
     table: Cursor<'a>,
     header: Header,
     region: u64,
-    /// Offset of the end of this area's call sites.
+    /// Offset of the end of its call sites.
     own_end: usize,
 }
 
@@ -338,13 +338,13 @@ fn read_types<'a>(
         }
         specifications_end = specifications_end.max(c.pos());
     }
-    let room = base - sites.header.end;
+    let space = base - sites.header.end;
     let encoding = sites.header.type_encoding;
     let mut entries = Vec::new();
     if reach.max_type > 0 {
         let size = encoded_size(encoding).ok_or("types are encoded in an unknown way")?;
         let count = usize::try_from(reach.max_type).unwrap_or(usize::MAX);
-        if count > room / size {
+        if count > space / size {
             return Err("an action names a type outside the type table");
         }
         entries.reserve(count);

@@ -10,7 +10,7 @@ pub mod machine;
 
 pub use super::flags::Cond;
 pub use super::gpr::Gpr;
-pub use fixup::{Access, Fixup, Frame, Shift};
+pub use fixup::{Access, Fixup, Frame, FrameChange};
 
 use super::opcode::{self, Alu, Unary, modrm, prefix};
 
@@ -76,7 +76,7 @@ pub struct Asm<T> {
     /// Fields that wait for their targets.
     pub fixups: Vec<Fixup<T>>,
     /// Places where the distance of rsp from the program's rsp changes, by ascending offset.
-    pub shifts: Vec<Shift>,
+    pub frame_changes: Vec<FrameChange>,
     /// Instructions of routines that may fault, by ascending offset.
     pub accesses: Vec<Access>,
     /// Bytes from the program's rsp down to the present rsp. Code is emitted so that this depends on
@@ -97,7 +97,7 @@ pub struct Asm<T> {
 pub struct Mark {
     code: usize,
     fixups: usize,
-    shifts: usize,
+    frame_changes: usize,
     accesses: usize,
     depth: u32,
 }
@@ -107,7 +107,7 @@ impl<T> Default for Asm<T> {
         Self {
             code: Vec::new(),
             fixups: Vec::new(),
-            shifts: Vec::new(),
+            frame_changes: Vec::new(),
             accesses: Vec::new(),
             depth: 0,
             framed: false,
@@ -132,7 +132,7 @@ impl<T> Asm<T> {
         Mark {
             code: self.code.len(),
             fixups: self.fixups.len(),
-            shifts: self.shifts.len(),
+            frame_changes: self.frame_changes.len(),
             accesses: self.accesses.len(),
             depth: self.depth,
         }
@@ -142,7 +142,7 @@ impl<T> Asm<T> {
     pub fn rewind(&mut self, mark: Mark) {
         self.code.truncate(mark.code);
         self.fixups.truncate(mark.fixups);
-        self.shifts.truncate(mark.shifts);
+        self.frame_changes.truncate(mark.frame_changes);
         self.accesses.truncate(mark.accesses);
         self.depth = mark.depth;
     }
@@ -156,7 +156,7 @@ impl<T> Asm<T> {
     }
 
     fn shift_to_depth(&mut self) {
-        self.shift(if self.elsewhere {
+        self.frame_change(if self.elsewhere {
             Frame::Stored(self.depth)
         } else {
             Frame::Below(self.depth)
@@ -176,8 +176,8 @@ impl<T> Asm<T> {
         }
     }
 
-    fn shift(&mut self, frame: Frame) {
-        self.shifts.push(Shift {
+    fn frame_change(&mut self, frame: Frame) {
+        self.frame_changes.push(FrameChange {
             at: self.code.len() as u32,
             frame,
         });

@@ -71,15 +71,24 @@ pub fn is_plain_jcc(bytes: &[u8]) -> bool {
     )
 }
 
-/// Of a direct jump: whether it looks at rcx (`loop`, `jrcxz`), and whether its displacement has
-/// one byte. `None` if the bytes alone do not tell.
-pub fn plain_form(bytes: &[u8]) -> Option<(bool, bool)> {
-    match bytes {
-        [JCC_SHORT..=JCC_SHORT_LAST | JMP_SHORT, _] => Some((false, true)),
-        [LOOPNE..=JRCXZ, _] => Some((true, true)),
-        [JMP, ..] | [ESCAPE, JCC..=JCC_LAST, ..] => Some((false, false)),
-        _ => None,
-    }
+/// The form of a direct branch.
+#[derive(Clone, Copy)]
+pub struct BranchForm {
+    /// It counts or tests rcx (`loop`, `jrcxz`).
+    pub uses_rcx: bool,
+    /// Its displacement has one byte.
+    pub is_short: bool,
+}
+
+/// The form of a direct jump. `None` if the bytes alone do not tell.
+pub fn plain_form(bytes: &[u8]) -> Option<BranchForm> {
+    let (uses_rcx, is_short) = match bytes {
+        [JCC_SHORT..=JCC_SHORT_LAST | JMP_SHORT, _] => (false, true),
+        [LOOPNE..=JRCXZ, _] => (true, true),
+        [JMP, ..] | [ESCAPE, JCC..=JCC_LAST, ..] => (false, false),
+        _ => return None,
+    };
+    Some(BranchForm { uses_rcx, is_short })
 }
 
 /// The opcode of `jmp rel8` or `jcc rel8` with the same condition as this jump, if it is of

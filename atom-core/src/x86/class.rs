@@ -46,6 +46,15 @@ impl Default for Classifier {
     }
 }
 
+/// Whether an instruction reads memory, and whether it writes memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Accesses {
+    /// It reads.
+    pub loads: bool,
+    /// It writes.
+    pub stores: bool,
+}
+
 impl Classifier {
     /// Makes a classifier; reads the names of all mnemonics.
     pub fn new() -> Self {
@@ -60,7 +69,7 @@ impl Classifier {
 
     /// Types of an instruction, as bits of [`InstType`].
     pub fn types(&mut self, instruction: &Instruction) -> u32 {
-        let (loads, stores) = self.accesses(instruction);
+        let Accesses { loads, stores } = self.accesses(instruction);
         let mut types = self.names[instruction.mnemonic() as usize].0;
         let mut add = |condition: bool, kind: InstType| {
             if condition {
@@ -89,19 +98,23 @@ impl Classifier {
     }
 
     /// Whether the instruction reads memory, and whether it writes memory.
-    pub fn accesses(&mut self, instruction: &Instruction) -> (bool, bool) {
-        let info = self.factory.info(instruction);
-        info.used_memory()
-            .iter()
-            .fold((false, false), |(loads, stores), memory| {
-                let (l, s) = match memory.access() {
-                    OpAccess::Read | OpAccess::CondRead => (true, false),
-                    OpAccess::Write | OpAccess::CondWrite => (false, true),
-                    OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
-                    OpAccess::None | OpAccess::NoMemAccess => (false, false),
-                };
-                (loads | l, stores | s)
-            })
+    pub fn accesses(&mut self, instruction: &Instruction) -> Accesses {
+        let mut all = Accesses::default();
+        for memory in self.factory.info(instruction).used_memory() {
+            let access = memory.access();
+            all.loads |= matches!(
+                access,
+                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            );
+            all.stores |= matches!(
+                access,
+                OpAccess::Write
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadWrite
+                    | OpAccess::ReadCondWrite
+            );
+        }
+        all
     }
 
     /// Class of an instruction.
@@ -122,7 +135,7 @@ impl Classifier {
             return string_class(instruction);
         }
         let kind = self.names[instruction.mnemonic() as usize].1;
-        let (loads, stores) = self.accesses(instruction);
+        let Accesses { loads, stores } = self.accesses(instruction);
         if is_vector(instruction) {
             return match kind {
                 _ if is_state(instruction) => Class::Null,

@@ -79,8 +79,8 @@ impl Poison {
             self.plan.snippets.push(Snippet {
                 code: start..end,
                 fixups: 0..0,
-                tail: 0,
-                tail_shifts: 0,
+                cold_part: 0,
+                cold_frame_changes: 0,
             });
             self.plan.insertions.push(Insertion {
                 inst,

@@ -1,7 +1,7 @@
 //! Tables made by hand, for what compilers seldom or never emit.
 
 use atom_core::unwind::write::{
-    AddressMap, Inserted, Lowered, MovedRange, UnwindBlobs, build, check,
+    AddressMap, Inserted, MovedRange, StackAdjustment, UnwindBlobs, build, check,
 };
 use atom_core::unwind::{self, CfaRule, Memory, TypeEntry, UnwindInput, UnwindTable};
 use atom_core::x86::asm::Frame;
@@ -355,20 +355,20 @@ impl AddressMap for Insertion {
 
     fn inserted(&self, _: &MovedRange) -> Inserted {
         let at = NEW + 2 * (self.behind - TEXT) + 1;
-        let mut lowered = vec![
-            Lowered::new(at, Frame::Below(8)),
-            Lowered::new(at + 1, Frame::Below(0)),
+        let mut adjustments = vec![
+            StackAdjustment::new(at, Frame::Below(8)),
+            StackAdjustment::new(at + 1, Frame::Below(0)),
         ];
         if self.calls {
-            lowered = vec![Lowered {
+            adjustments = vec![StackAdjustment {
                 at,
                 frame: Frame::Below(0),
                 writes: true,
             }];
         }
         Inserted {
-            lowered,
-            strays: Vec::new(),
+            adjustments,
+            out_of_line: Vec::new(),
         }
     }
 }

@@ -20,11 +20,10 @@ use crate::data::strings::{self, StringList};
 use crate::options::Options;
 use crate::report::output;
 
-/// Number of rows of each table in the report for people, unless the user says otherwise.
+/// Number of rows of each table, and columns of the terminal that a row takes, in the report for people of a tool that
+/// does not declare its options. The program's terminal, if there is one, need not be where the
+/// report is read.
 const ROWS: u64 = 100;
-
-/// Columns of the terminal that a row takes in the report for people, unless the user says otherwise. The
-/// program's terminal, if there is one, need not be where the report is read.
 const WIDTH: u64 = 120;
 
 /// Size in bytes of the numbers in front of the strings.
@@ -38,26 +37,36 @@ pub struct ReportFiles {
 
 impl ReportFiles {
     /// Reads the options `--output FILE`, `--json FILE`, `--profile FILE`, `--no-profile`, `--top N`, `--width N`
-    /// and `--full-names`.
+    /// and `--full-names`, which `report = FILE` of [`tool!`](crate::tool) declares.
     ///
     /// `-` is standard output, which is kept open for the report ([`output::keep_stdout`]). With
     /// `--json` alone no file for people is written. The profile is beside the file for people, or else
     /// beside the JSON file: `icount.profile` beside `icount.out`.
-    pub fn from_options(options: &Options<'_>, default: &str) -> Result<Self> {
+    pub fn from_options(options: &Options<'_>) -> Result<Self> {
+        let default = options.default("--output").unwrap_or("report.out");
+        Self::with_default(options, default)
+    }
+
+    /// As [`ReportFiles::from_options`], with a name that the tool's help does not declare.
+    #[doc(hidden)]
+    pub fn with_default(options: &Options<'_>, default: &str) -> Result<Self> {
         let json = options.value("--json")?.unwrap_or("");
-        let output = options.value("--output")?;
+        let output = options.given("--output")?;
         let output = output.unwrap_or(if json.is_empty() { default } else { "" });
         let rows = options.value("--top")?.map_or(Ok(ROWS), |top| {
             top.parse()
                 .map_err(|_| format!("the option --top takes a number, not `{top}`"))
         })?;
-        let width = options.size("--width", WIDTH)?;
+        let width = match options.size("--width")? {
+            0 => WIDTH,
+            width => width,
+        };
         let width = if options.flag("--full-names") {
             0
         } else {
             width
         };
-        let given = options.value("--profile")?;
+        let given = options.given("--profile")?;
         let has_none = options.flag("--no-profile");
         let report = [output, json].into_iter().find(|name| !name.is_empty());
         let (profile, beside) = match given {
@@ -72,14 +81,14 @@ impl ReportFiles {
     /// [`Report::write`](super::Report::write) then writes the profile alone, which is beside that file.
     /// The option `name` (`--profile` in most tools) gives it another name, `--no-profile` leaves it out.
     pub fn beside(options: &Options<'_>, report: &str, name: &str) -> Result<Self> {
-        let given = options.value(name)?;
+        let given = options.given(name)?;
         let has_none = options.flag("--no-profile");
         let (profile, beside) = match given {
             _ if has_none => (String::new(), ""),
             Some(name) => (name.to_owned(), ""),
             None => (beside([report, ""]), report),
         };
-        Self::new(options, ["", "", &profile, beside], [ROWS, WIDTH])
+        Self::new(options, ["", "", &profile, beside], [0; 2])
     }
 
     /// `files` are the report for people, the JSON file, the profile, and the file beside which the profile is, if it

@@ -163,10 +163,10 @@ fn end(states: AllThreads<State>, counts: Counters, files: Files) {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "bbv.out")?;
-    let interval = options.size("--interval", settings::INTERVAL)?;
-    let vectors = options.value("--vectors")?.unwrap_or("bbv.bb");
-    let blocks_file = options.value("--blocks")?.unwrap_or("bbv.blocks");
+    let files = ReportFiles::from_options(&options)?;
+    let interval = options.size("--interval")?;
+    let vectors = options.value("--vectors")?.unwrap_or_default();
+    let blocks_file = options.value("--blocks")?.unwrap_or_default();
     options.finish()?;
     if !(1..=i64::MAX as u64).contains(&interval) {
         let text = format!(
@@ -210,4 +210,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "bbv.out" }

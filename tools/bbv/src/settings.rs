@@ -7,9 +7,6 @@ use atom_tool::plain_data;
 use crate::States;
 use crate::blocks::BlockList;
 
-/// Default length of an interval in instructions.
-pub const INTERVAL: u64 = 100_000_000;
-
 plain_data! {
     /// The settings as they cross to the analysis half. Texts are keys of a list of strings.
     pub struct SettingsData {

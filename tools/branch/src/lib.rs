@@ -121,7 +121,7 @@ fn write_atom(to: &mut dyn Write, counters: Counters<2>, sites: Sites) -> io::Re
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "btaken.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let atom = options.choice("--format", &[("table", false), ("atom", true)])?;
     let with_edges = options.flag("--edges");
     options.finish()?;
@@ -152,4 +152,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "btaken.out" }

@@ -53,7 +53,7 @@ pub static atom_tool_instrument: Instrument = instrument;
 
 extern "C" fn run(host: *const Host, count: usize, args: *const StrRef) -> i32 {
     // SAFETY: `atom` calls this with its table and its arguments.
-    unsafe { private::run(atom_tool_instrument, host, count, args) }
+    unsafe { private::run(atom_tool_instrument, "", host, count, args) }
 }
 
 /// Starts the runtime in the instrumented program.

@@ -148,7 +148,7 @@ fn report_twice(files: Files, program: Str, texts: Strings, counts: Counters<3>,
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "cache.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let with_code = options.flag("--icache");
     let geometry = Geometry::from_options(&options, !with_code)?;
     options.finish()?;
@@ -208,4 +208,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "cache.out" }

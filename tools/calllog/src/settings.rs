@@ -7,9 +7,6 @@ use atom_tool::clocks::{self, ProfTimer};
 use atom_tool::{Options, Program, Result, Sites, StringList, Strings, plain_data};
 use call_log::clock::Clock;
 
-/// Default number of bytes of the log that are kept in memory before they are written to the file.
-const MEMORY: u64 = 64 << 20;
-
 plain_data! {
     /// The settings as they cross to the analysis half. Texts are keys of a list of strings.
     pub struct SettingsData {
@@ -66,7 +63,7 @@ impl Settings {
             "calllog.out"
         };
         let stream = options.flag("--stream");
-        let memory = options.size("--memory", MEMORY)?;
+        let memory = options.size("--memory")?;
         Ok(Self {
             file: file.unwrap_or(default).to_owned(),
             indat: options.value("--indat")?.unwrap_or("").to_owned(),

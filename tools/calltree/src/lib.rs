@@ -35,18 +35,18 @@ fn end(
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "calltree.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let mut texts = StringList::new();
     texts.push(program.name());
     for option in FILES {
         texts.push(options.value(option)?.unwrap_or_default());
     }
     let per_thread = options.flag("--per-thread");
-    let repeats = options.value("--recursion")?.unwrap_or("1");
+    let repeats = options.value("--recursion")?.unwrap_or_default();
     let repeats = repeats
         .parse()
         .map_err(|_| format!("the option --recursion takes a number, not `{repeats}`"))?;
-    let most = options.size("--paths", PathOptions::default().most)?;
+    let most = options.size("--paths")?;
     options.finish()?;
     for object in program.objects() {
         let path = std::path::absolute(object.path());
@@ -76,4 +76,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "calltree.out" }

@@ -144,7 +144,7 @@ fn end(files: Files, all: AllThreads<NoteBuffer>, cells: Counters<ROW>) {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let report = ReportFiles::from_options(&options, "counters.out")?;
+    let report = ReportFiles::from_options(&options)?;
     let mut settings = Settings::from_options(&options, program)?;
     let patterns = options.values("--proc")?;
     let models = model::Options::from_options(&options)?;
@@ -202,4 +202,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "counters.out" }

@@ -151,9 +151,9 @@ impl Options {
             "--predictor",
             &[("gshare", ENTRIES as u64 - 1), ("2bit", 0)],
         )?;
-        let line = options.size("--line", 64)?;
-        let l1 = options.value("--l1")?.unwrap_or("32k:8");
-        let l2 = options.value("--l2")?.unwrap_or("1m:16");
+        let line = options.size("--line")?;
+        let l1 = options.value("--l1")?.unwrap_or_default();
+        let l2 = options.value("--l2")?.unwrap_or_default();
         if !line.is_power_of_two() || line > MAX_LINE {
             let message = "a power of two of bytes, at most 4096";
             return Err(format!("a line has {message}, not {line}").into());

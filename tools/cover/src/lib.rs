@@ -104,7 +104,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     if let Some(name) = settings.given() {
         return Err(format!("{name} needs --afl").into());
     }
-    let files = ReportFiles::from_options(&options, "cover.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let has_counts = options.flag("--counts");
     let has_edges = options.flag("--edges");
     let exports = files::from_options(program, &options)?;
@@ -300,4 +300,4 @@ fn lines_of(block: Block<'_>, names: &mut StringList) -> Vec<Line> {
     lines
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "cover.out" }

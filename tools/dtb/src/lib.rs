@@ -94,9 +94,9 @@ fn report(files: Files, program: Str, buffer: Str, counts: Counters<2>, executed
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "dtb.out")?;
-    let entries = options.size("--entries", 32)?;
-    let page = options.size("--page", 4096)?;
+    let files = ReportFiles::from_options(&options)?;
+    let entries = options.size("--entries")?;
+    let page = options.size("--page")?;
     options.finish()?;
     if entries > MAX_ENTRIES as u64 {
         return Err(format!("a buffer has at most {MAX_ENTRIES} entries, not {entries}").into());
@@ -123,4 +123,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "dtb.out" }

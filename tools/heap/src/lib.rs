@@ -83,7 +83,7 @@ fn end(
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "heap.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let mut texts = StringList::new();
     texts.push(program.name());
     for option in FILES {
@@ -136,4 +136,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "heap.out" }

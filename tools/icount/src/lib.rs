@@ -167,7 +167,7 @@ fn write_rows(to: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "icount.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let is_tsv = options.choice("--format", &[("table", false), ("tsv", true)])?;
     let per = options.choice(
         "--per",
@@ -216,4 +216,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "icount.out" }

@@ -207,8 +207,8 @@ fn facts(proc: Proc<'_>) -> Facts {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "inline.out")?;
-    let max_size = options.value("--max-size")?.unwrap_or("200");
+    let files = ReportFiles::from_options(&options)?;
+    let max_size = options.value("--max-size")?.unwrap_or_default();
     options.finish()?;
     let fail = |_| format!("--max-size takes a number of instructions, not `{max_size}`");
     let max_size: u32 = max_size.parse().map_err(fail)?;
@@ -253,4 +253,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "inline.out" }

@@ -5,7 +5,6 @@ use atom_tool::prelude::*;
 use crate::leaks::Detail;
 use crate::out::Manner;
 use crate::told::Leak;
-use crate::traces;
 
 plain_data! {
     /// What the start is told.
@@ -63,21 +62,19 @@ pub fn read(args: &Args) -> Result<Options> {
         ("no", Check::No),
     ];
     let check = options.choice("--leak-check", &checks)?;
-    let usual = "definite,possible";
-    let shown = kinds(options.value("--show-leak-kinds")?.unwrap_or(usual))?;
-    let errors = kinds(options.value("--errors-for-leak-kinds")?.unwrap_or(usual))?;
-    let exit_code = options.value("--error-exitcode")?.unwrap_or("0").parse()?;
-    let quarantine = options.size("--freelist-vol", 64 << 20)?;
-    let callers = options
-        .value("--num-callers")?
-        .map_or(Ok(traces::USUAL as u32), str::parse)?;
-    let log = options.value("--log-file")?.unwrap_or_default();
+    let text = |name: &str| options.value(name).map(Option::unwrap_or_default);
+    let shown = kinds(text("--show-leak-kinds")?)?;
+    let errors = kinds(text("--errors-for-leak-kinds")?)?;
+    let exit_code = text("--error-exitcode")?.parse()?;
+    let quarantine = options.size("--freelist-vol")?;
+    let callers = text("--num-callers")?.parse()?;
+    let log = text("--log-file")?;
     let xml = options.value("--xml-file")?;
     let is_xml = options.choice("--xml", &[("no", false), ("yes", true)])? || xml.is_some();
     let generates = [("no", false), ("yes", true), ("all", true)];
     let with_suppressions = options.choice("--gen-suppressions", &generates)?;
     let suppressions = options.values("--suppressions")?;
-    let is_quiet = options.flag("-q") || options.flag("--quiet");
+    let is_quiet = options.flag("--quiet") | options.flag("-q");
     options.finish()?;
 
     let mut names = StringList::new();

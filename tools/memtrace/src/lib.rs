@@ -67,7 +67,7 @@ fn end(all: AllThreads<NoteBuffer>, files: Files) {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let file = options.value("--output")?.unwrap_or("memtrace.trace");
+    let file = options.value("--output")?.unwrap_or_default();
     if file == "-" {
         let text = "the trace cannot go to standard output, which belongs to the program: name a file by --output";
         return Err(text.into());

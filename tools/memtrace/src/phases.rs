@@ -31,9 +31,9 @@ impl Windows {
     /// The options of a run; `None` if everything is noted.
     pub fn from_options(options: &Options<'_>) -> Result<Option<Self>> {
         let windows = Self {
-            skip: options.size("--skip", 0)?,
-            window: options.size("--window", 0)?,
-            every: options.size("--every", 0)?,
+            skip: options.size("--skip")?,
+            window: options.size("--window")?,
+            every: options.size("--every")?,
         };
         if windows.every != 0 && (windows.window == 0 || windows.every < windows.window) {
             let text =

@@ -92,7 +92,7 @@ fn report(
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "mix.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let has_trips = options.flag("--trips");
     options.finish()?;
 
@@ -181,4 +181,4 @@ fn add_special(inst: Inst<'_>, shape: Shape, counter: CounterAt) {
     }
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "mix.out" }

@@ -326,7 +326,7 @@ fn models(options: &atom_tool::Options<'_>) -> Result<u32> {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "predict.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let models = models(&options)?;
     options.finish()?;
 
@@ -378,4 +378,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "predict.out" }

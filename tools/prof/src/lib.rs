@@ -279,7 +279,7 @@ fn call_graph(
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "prof.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let with_arcs = !options.flag("--entries");
     options.finish()?;
 
@@ -358,4 +358,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "prof.out" }

@@ -28,7 +28,7 @@ thread_state! {
         /// For each call: rsp before it, kind and site, size, address of the old block or of the
         /// result.
         calls: [[ThreadCell<u64>; 4]; DEPTH],
-        /// The last call through a pointer in a place that a wish names: its site, and rsp before the call.
+        /// The last call through a pointer in a place that a request names: its site, and rsp before the call.
         pointer: [ThreadCell<u64>; 2],
         /// Of a program of Go.
         go: GoThread,
@@ -48,7 +48,7 @@ impl Calls {
 
 plain_data! {
     /// The blocks of the heap that a range wants.
-    pub struct Wish {
+    pub struct Request {
         /// Least and greatest size in bytes.
         pub sizes: [u64; 2],
         /// The first and the last of the blocks with such a size, counted from 1.
@@ -58,44 +58,44 @@ plain_data! {
         pub _unused: u32,
     }
 
-    /// A call of the allocator that may fulfil a wish.
-    pub struct WishSite {
+    /// A call of the allocator that may fulfil a request.
+    pub struct RequestSite {
         /// Number of the call.
         pub site: u32,
-        /// Number of the wish.
-        pub wish: u32,
+        /// Number of the request.
+        pub request: u32,
     }
 }
 
-/// A wish, and the blocks of its sizes so far.
+/// A request, and the blocks of its sizes so far.
 struct Wanted {
-    wish: Wish,
+    request: Request,
     seen: AtomicU64,
 }
 
-struct Wishes {
+struct Requests {
     all: Vec<Wanted>,
-    /// For each site the wishes that its place fits.
+    /// For each site the requests that its place fits.
     by_site: Vec<Vec<u32>>,
 }
 
-static WISHES: OnceLock<Wishes> = OnceLock::new();
+static REQUESTS: OnceLock<Requests> = OnceLock::new();
 
-/// Begins with the wishes and the sites that fit them.
-pub fn begin(wishes: &[Wish], sites: &[WishSite]) {
-    let all = wishes.iter().map(|wish| Wanted {
-        wish: *wish,
+/// Begins with the requests and the sites that fit them.
+pub fn begin(requests: &[Request], sites: &[RequestSite]) {
+    let all = requests.iter().map(|request| Wanted {
+        request: *request,
         seen: AtomicU64::new(0),
     });
     let mut by_site: Vec<Vec<u32>> = Vec::new();
-    for WishSite { site, wish } in sites {
+    for RequestSite { site, request } in sites {
         let site = *site as usize;
         if by_site.len() <= site {
             by_site.resize_with(site + 1, Vec::new);
         }
-        by_site[site].push(*wish);
+        by_site[site].push(*request);
     }
-    let _ = WISHES.set(Wishes {
+    let _ = REQUESTS.set(Requests {
         all: all.collect(),
         by_site,
     });
@@ -103,18 +103,18 @@ pub fn begin(wishes: &[Wish], sites: &[WishSite]) {
 
 /// The ranges that a new block belongs to.
 fn ranges_of(site: usize, size: u64) -> Vec<u32> {
-    let Some(wishes) = WISHES.get() else {
+    let Some(requests) = REQUESTS.get() else {
         return Vec::new();
     };
     let mut found = Vec::new();
-    let fitting = wishes.by_site.get(site).into_iter().flatten();
-    for Wanted { wish, seen } in fitting.filter_map(|i| wishes.all.get(*i as usize)) {
-        if !(wish.sizes[0]..=wish.sizes[1]).contains(&size) {
+    let fitting = requests.by_site.get(site).into_iter().flatten();
+    for Wanted { request, seen } in fitting.filter_map(|i| requests.all.get(*i as usize)) {
+        if !(request.sizes[0]..=request.sizes[1]).contains(&size) {
             continue;
         }
         let number = seen.fetch_add(1, Relaxed) + 1;
-        if (wish.numbers[0]..=wish.numbers[1]).contains(&number) {
-            found.push(wish.range);
+        if (request.numbers[0]..=request.numbers[1]).contains(&number) {
+            found.push(request.range);
         }
     }
     found

@@ -28,7 +28,7 @@ use atom_tool::{ImageAddress, ProgramInfo, forks, on_object_event};
 
 use cache::State;
 use frames::StackVariable;
-use heap::{Calls, Wish, WishSite};
+use heap::{Calls, Request, RequestSite};
 use live::Range;
 use model::AllRows;
 use picture::Picture;
@@ -95,11 +95,11 @@ static TOLD: OnceLock<Told> = OnceLock::new();
 #[analysis]
 fn follow(
     setup: Record<Setup>,
-    wishes: Array<Wish>,
-    sites: Array<WishSite>,
+    requests: Array<Request>,
+    sites: Array<RequestSite>,
     variables: Array<StackVariable>,
 ) {
-    heap::begin(&wishes, &sites);
+    heap::begin(&requests, &sites);
     frames::begin(&variables, setup.innermost);
 }
 
@@ -188,7 +188,7 @@ fn words(given: Vec<&str>) -> Result<Vec<String>> {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "ranges.out")?;
+    let files = ReportFiles::from_options(&options)?;
     let csv = options.value("--csv")?.unwrap_or("");
     let html = options.value("--html")?.unwrap_or("");
     let data_words = words(options.values("--data")?)?;
@@ -261,7 +261,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     data.iter().for_each(|range| _ = names.push(&range.name));
     codes.iter().for_each(|code| _ = names.push(&code.name));
     let ranges: Vec<DataRange> = data.iter().map(Data::as_argument).collect();
-    let args = (&setup, &heap.wishes, &heap.sites, &variables);
+    let args = (&setup, &heap.requests, &heap.sites, &variables);
     program.add_call(Before, follow, args);
     program.add_call(Before, remember, (all.rows,));
     let loaded = ImageAddress(setup.text_start);
@@ -291,4 +291,4 @@ impl Data {
     }
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "ranges.out" }

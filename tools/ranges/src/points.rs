@@ -11,8 +11,8 @@ use atom_tool::{Allocator, MemoryAccess, References, ThreadData, ThreadRowAt, Th
 use crate::cache::State;
 use crate::frames::{StackVariable, back, entered, left};
 use crate::heap::{
-    Calls, Wish, WishSite, enter, enter_by_jump, enter_by_pointer, enter_by_pointer_jump, enter_go,
-    enter_proc, enter_runtime, landed, leave, leave_go, leave_proc, leave_runtime,
+    Calls, Request, RequestSite, enter, enter_by_jump, enter_by_pointer, enter_by_pointer_jump,
+    enter_go, enter_proc, enter_runtime, landed, leave, leave_go, leave_proc, leave_runtime,
 };
 use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand};
 use crate::spec::{self, Code, Data, DataPlace};
@@ -234,9 +234,9 @@ impl AllReferences {
 
 /// The points at which blocks for ranges are allocated.
 pub struct HeapPoints {
-    pub wishes: Vec<Wish>,
-    /// For each wish the calls of the allocator that may allocate its blocks.
-    pub sites: Vec<WishSite>,
+    pub requests: Vec<Request>,
+    /// For each request the calls of the allocator that may allocate its blocks.
+    pub sites: Vec<RequestSite>,
     /// Number of places at which blocks are allocated.
     pub calls: usize,
     /// Number of calls of the allocator in the program; those through pointers are not among them.
@@ -244,23 +244,30 @@ pub struct HeapPoints {
 }
 
 impl HeapPoints {
-    /// Adds a call of the allocator, which may allocate blocks for the wishes that `fits` names. Returns the call's
+    /// Adds a call of the allocator, which may allocate blocks for the requests that `fits` names. Returns the call's
     /// number.
-    pub fn add_site(&mut self, wishes: &[&spec::Heap], fits: impl Fn(&spec::Heap) -> bool) -> u64 {
+    pub fn add_site(
+        &mut self,
+        requests: &[&spec::Heap],
+        fits: impl Fn(&spec::Heap) -> bool,
+    ) -> u64 {
         let site = self.calls;
         self.calls += 1;
-        let fitting = wishes.iter().enumerate().filter(|(_, wish)| fits(wish));
-        self.sites.extend(fitting.map(|(wish, _)| WishSite {
+        let fitting = requests
+            .iter()
+            .enumerate()
+            .filter(|(_, request)| fits(request));
+        self.sites.extend(fitting.map(|(request, _)| RequestSite {
             site: site as u32,
-            wish: wish as u32,
+            request: request as u32,
         }));
         site as u64
     }
 
     /// Fails if no call of the allocator can allocate a block for a range of blocks.
     pub fn check(&self, data: &[Data]) -> Result {
-        for (number, wish) in self.wishes.iter().enumerate() {
-            if self.sites.iter().any(|site| site.wish == number as u32) {
+        for (number, request) in self.requests.iter().enumerate() {
+            if self.sites.iter().any(|site| site.request == number as u32) {
                 continue;
             }
             let reason = match self.known {
@@ -270,7 +277,7 @@ impl HeapPoints {
                     .to_owned(),
                 calls => format!("none of the {calls} calls of the allocator makes blocks for it"),
             };
-            let name = &data[wish.range as usize].name;
+            let name = &data[request.range as usize].name;
             return Err(format!("the range `{name}` has no blocks: {reason}").into());
         }
         Ok(())
@@ -322,24 +329,24 @@ fn jumping_procs(program: &Program<'_>) -> HashSet<usize> {
 /// Adds calls where blocks of the heap are allocated and freed, if a range consists of blocks.
 pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> HeapPoints {
     let mut points = HeapPoints {
-        wishes: Vec::new(),
+        requests: Vec::new(),
         sites: Vec::new(),
         calls: 0,
         known: 0,
     };
-    let mut wishes = Vec::new();
+    let mut requests = Vec::new();
     for (number, range) in data.iter().enumerate() {
         if let DataPlace::Heap(heap) = &range.place {
-            points.wishes.push(Wish {
+            points.requests.push(Request {
                 sizes: heap.sizes,
                 numbers: heap.numbers,
                 range: number as u32,
                 _unused: 0,
             });
-            wishes.push(heap);
+            requests.push(heap);
         }
     }
-    if wishes.is_empty() {
+    if requests.is_empty() {
         return points;
     }
     let jumping = jumping_procs(program);
@@ -347,7 +354,7 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
         let is_call = inst.is_type(InstType::Call);
         if let Some(allocator) = allocator(inst) {
             points.known += 1;
-            let site = points.add_site(&wishes, |wish| wish.fits(inst));
+            let site = points.add_site(&requests, |request| request.fits(inst));
             let what = site << 4 | allocator as u64;
             let (sp, a, b, c) = (Reg::Rsp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
             // A call pushes a return address; a jump leaves the caller's on top of the stack.
@@ -357,11 +364,11 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
                 inst.add_call(Before, enter_by_jump, (calls, what, sp, a, b, c));
             }
         } else if is_through_pointer(inst)
-            && wishes
+            && requests
                 .iter()
-                .any(|wish| !wish.is_anywhere() && wish.fits(inst))
+                .any(|request| !request.is_anywhere() && request.fits(inst))
         {
-            let site = points.add_site(&wishes, |wish| wish.fits(inst));
+            let site = points.add_site(&requests, |request| request.fits(inst));
             if is_call {
                 inst.add_call(Before, enter_by_pointer, (calls, site, Reg::Rsp));
             } else {
@@ -379,8 +386,8 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
             inst.add_call(After, leave, (calls, Reg::Rsp, Reg::Rax));
         }
     }
-    through_pointers(program, &wishes, calls, &mut points);
-    heap_of_go(program, &wishes, calls, &mut points);
+    through_pointers(program, &requests, calls, &mut points);
+    heap_of_go(program, &requests, calls, &mut points);
     points
 }
 
@@ -396,7 +403,7 @@ fn is_through_pointer(inst: Inst<'_>) -> bool {
 /// Adds calls where procedures of the allocator are entered and left, for calls of them through pointers.
 fn through_pointers(
     program: &Program<'_>,
-    wishes: &[&spec::Heap],
+    requests: &[&spec::Heap],
     calls: ThreadData<Calls>,
     points: &mut HeapPoints,
 ) {
@@ -410,7 +417,7 @@ fn through_pointers(
     if found.is_empty() {
         return;
     }
-    let unknown = points.add_site(wishes, spec::Heap::is_anywhere);
+    let unknown = points.add_site(requests, spec::Heap::is_anywhere);
     let sp = Reg::Rsp;
     allocations::points(program, &found, &mut |point| match point {
         Point::Enter(proc, Role::Known(allocator)) => {
@@ -426,7 +433,7 @@ fn through_pointers(
 /// Adds calls where Go's allocator is entered and left, and where other code enters Go's runtime.
 fn heap_of_go(
     program: &Program<'_>,
-    wishes: &[&spec::Heap],
+    requests: &[&spec::Heap],
     calls: ThreadData<Calls>,
     points: &mut HeapPoints,
 ) {
@@ -434,7 +441,7 @@ fn heap_of_go(
     let goroutine = Reg::R14;
     allocations::go_points(program, &mut |point| match point {
         GoPoint::Enter(proc, number) => {
-            let anywhere = || points.add_site(wishes, spec::Heap::is_anywhere);
+            let anywhere = || points.add_site(requests, spec::Heap::is_anywhere);
             let unknown = *unknown.get_or_insert_with(anywhere);
             let args = (calls, number, goroutine, Reg::Rax, unknown);
             proc.add_call(Before, enter_go, args);
@@ -443,7 +450,7 @@ fn heap_of_go(
             inst.add_call(Before, leave_go, (number, goroutine, Reg::Rax));
         }
         GoPoint::EnterRuntime(inst) => {
-            let site = points.add_site(wishes, |wish| wish.fits(inst));
+            let site = points.add_site(requests, |request| request.fits(inst));
             inst.add_call(Before, enter_runtime, (calls, goroutine, site));
             inst.add_call(After, leave_runtime, (calls, goroutine));
         }

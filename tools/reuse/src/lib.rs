@@ -186,11 +186,11 @@ fn part(item: &Item) -> Option<Part> {
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let files = ReportFiles::from_options(&options, "reuse.out")?;
-    let line = options.size("--line", 64)?;
-    let sample = options.size("--sample", 1)?;
-    let interval = options.size("--interval", 0)?;
-    let callers = options.size("--callers", 4)?;
+    let files = ReportFiles::from_options(&options)?;
+    let line = options.size("--line")?;
+    let sample = options.size("--sample")?;
+    let interval = options.size("--interval")?;
+    let callers = options.size("--callers")?;
     let named = allocations::named(&options.values("--alloc")?, &options.values("--free")?)?;
     options.finish()?;
     if !line.is_power_of_two() || line > MOST_LINE {
@@ -218,7 +218,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         site: 0,
         is_repeated: 0,
     });
-    let heap = allocators::add(program, noted.buffer, &named, callers.max(1))?;
+    let heap = allocators::add(program, noted.buffer, &named, callers)?;
     let mut names = StringList::new();
     let variables = variables(program, &mut names);
     let program_range = program.objects().next().map(|object| object.range());
@@ -255,4 +255,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument, help = include_str!("help.txt"));
+atom_tool::tool! { instrument, help = include_str!("help.txt"), report = "reuse.out" }

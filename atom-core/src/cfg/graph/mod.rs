@@ -111,7 +111,7 @@ impl FlowFacts {
     }
 
     /// A procedure and its parts, in address order.
-    fn family(&self, whole: ProcId) -> Vec<ProcId> {
+    fn with_fragments(&self, whole: ProcId) -> Vec<ProcId> {
         let first = self.parts.partition_point(|p| p.0 < whole);
         let parts = self.parts[first..].iter().take_while(|p| p.0 == whole);
         let mut all: Vec<_> = parts.map(|p| p.1).chain([whole]).collect();
@@ -157,7 +157,7 @@ impl FlowGraph {
     pub fn new(cfg: &Cfg, facts: &FlowFacts, whole: ProcId) -> Self {
         let mut ranges = Vec::new();
         let mut n = 0;
-        for proc in facts.family(whole) {
+        for proc in facts.with_fragments(whole) {
             let proc = cfg.proc(proc);
             if proc.block_count > 0 {
                 ranges.push((proc.first_block, proc.block_count, n));

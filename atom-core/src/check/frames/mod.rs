@@ -91,6 +91,15 @@ impl Expected<'_> {
     }
 }
 
+/// The first caller of shared code outside of it.
+struct OuterCaller {
+    /// The address by which it is found.
+    code: u64,
+    rsp: Rsp,
+    /// rbp is found in one of the frames on the way.
+    has_rbp: bool,
+}
+
 impl<'a> Frames<'a> {
     /// Readers for one thread.
     pub fn new(tables: &Tables<'a>) -> Self {
@@ -142,9 +151,9 @@ impl<'a> Frames<'a> {
     }
 
     /// Where the usual frames of shared code lead: the address of code by which the first caller outside of it is found, and
-    /// that caller's rsp. Also true if rbp is found in one of the frames. `None` for other frames. `around` are the return
-    /// addresses of the calls of shared code on the way there.
-    fn callers(&mut self, address: u64, around: &[u64], state: &State) -> Option<(u64, Rsp, bool)> {
+    /// that caller's rsp. `None` for other frames. `around` are the return addresses of the calls of shared code on the way
+    /// there.
+    fn callers(&mut self, address: u64, around: &[u64], state: &State) -> Option<OuterCaller> {
         let (mut code, mut rsp) = (address, state.stack_pointer());
         let mut has_rbp = false;
         for back in around.iter().rev() {
@@ -168,7 +177,8 @@ impl<'a> Frames<'a> {
             rsp = Some((base, at));
             code = back - 1;
         }
-        Some((code, rsp?, has_rbp))
+        let rsp = rsp?;
+        Some(OuterCaller { code, rsp, has_rbp })
     }
 
     /// True in the usual case, which is found at less cost: the row finds the original's frame and has its rules, and what
@@ -180,10 +190,10 @@ impl<'a> Frames<'a> {
         around: &[u64],
         state: &State,
     ) -> bool {
-        self.callers(address, around, state)
-            .is_some_and(|(code, rsp, has_rbp)| {
-                self.finds_same(expected, code, (rsp, lost(state, has_rbp)), state)
-            })
+        self.callers(address, around, state).is_some_and(|caller| {
+            let lost = lost(state, caller.has_rbp);
+            self.finds_same(expected, caller.code, (caller.rsp, lost), state)
+        })
     }
 
     /// True if the row for an address of code has the rules of an expected one and finds the same frame, where rsp is
@@ -228,7 +238,7 @@ impl<'a> Frames<'a> {
         state: &State,
         (offset, before): (i64, Lost),
     ) -> bool {
-        if let Some((_, rsp, has_rbp)) = self.callers(address, around, state) {
+        if let Some(OuterCaller { rsp, has_rbp, .. }) = self.callers(address, around, state) {
             return rsp == (Base::Point, offset) && lost(state, has_rbp).without(before).is_empty();
         }
         let Ok((_, registers)) = self.outwards(address, around, state) else {

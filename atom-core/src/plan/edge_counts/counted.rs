@@ -1,6 +1,6 @@
 //! Choosing the counters of one group of procedures after the other.
 
-use super::group::{Context, Group, Spot};
+use super::group::{Context, CounterSite, Group};
 use super::members;
 use super::qualify::{Want, Way};
 use super::table;
@@ -11,7 +11,7 @@ use crate::ids::ProcId;
 #[derive(Default)]
 pub(super) struct Counted {
     /// Places of the counters, in the order of their cells.
-    pub spots: Vec<Spot>,
+    pub sites: Vec<CounterSite>,
     /// The records of the table.
     pub table: Vec<u8>,
     /// Largest number of values that the table computes for one group.
@@ -77,7 +77,7 @@ impl Counted {
             self.table.truncate(size);
             return None;
         }
-        self.spots.extend(counted.map(|e| graph.spots[e]));
+        self.sites.extend(counted.map(|e| graph.sites[e]));
         let values = solution.counted.len() + solution.derived.len();
         self.values = self.values.max(values);
         Some(())

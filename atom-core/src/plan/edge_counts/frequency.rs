@@ -1,7 +1,7 @@
 //! Static estimates of block frequencies, from the arrangement of blocks.
 //!
 //! Backward branches are loops and are mostly taken. Blocks that end in `ud2` or are in a part that the
-//! compiler put elsewhere are rare. The two edges of other branches count as equally likely. A wrong
+//! compiler put elsewhere are cold. The two edges of other branches count as equally likely. A wrong
 //! estimate costs time, never exactness.
 
 use super::members::index_of;
@@ -11,8 +11,8 @@ use crate::x86::ControlFlow;
 
 /// Probability that a loop's branch goes back.
 const AGAIN: f32 = 0.88;
-/// Probability of an edge that looks rare.
-const RARE: f32 = 0.02;
+/// Probability of an edge that looks cold.
+const COLD: f32 = 0.02;
 /// Number of rounds in which frequencies are propagated.
 const ROUNDS: usize = 14;
 
@@ -100,7 +100,7 @@ impl Estimate {
         // The other procedures are parts that the compiler put elsewhere.
         let own = cfg.proc(procs[0]).block_count;
         let flow = |b: BlockId| cfg.inst(cfg.block(b).last()).flow;
-        let is_rare = |to: Option<u32>| {
+        let is_cold = |to: Option<u32>| {
             let ends = |to: u32| {
                 matches!(
                     flow(blocks[to as usize]),
@@ -111,45 +111,45 @@ impl Estimate {
         };
         for (i, &b) in blocks.iter().enumerate() {
             let from = i as u32;
-            let mut add = |to: Option<u32>, share: f32| {
+            let mut add = |to: Option<u32>, probability: f32| {
                 if let Some(to) = to {
-                    let on = (from, to, share);
+                    let on = (from, to, probability);
                     if to > from { &mut *forward } else { &mut *back }.push(on);
                 }
             };
             let place = |succ: &Succ| place(cfg, procs, succ);
-            let (mut share_taken, mut both) = (0.0, [None; 2]);
+            let (mut taken_probability, mut both) = (0.0, [None; 2]);
             match (flow(b), cfg.succs(b)) {
                 (ControlFlow::CondJump, [to, falling]) => {
                     both = [place(to), place(falling)];
                     let [to, falling] = both;
-                    let rare = |to| from < own && is_rare(to);
-                    share_taken = match (rare(to), rare(falling)) {
-                        (true, false) => RARE,
-                        (false, true) => 1.0 - RARE,
+                    let cold = |to| from < own && is_cold(to);
+                    taken_probability = match (cold(to), cold(falling)) {
+                        (true, false) => COLD,
+                        (false, true) => 1.0 - COLD,
                         _ if to.is_some_and(|to| is_back(cfg, blocks, from, to)) => AGAIN,
                         _ => 0.5,
                     };
-                    add(to, share_taken);
-                    add(falling, 1.0 - share_taken);
+                    add(to, taken_probability);
+                    add(falling, 1.0 - taken_probability);
                 }
                 (_, [to]) => {
                     both = [place(to); 2];
                     add(both[0], 1.0);
                 }
                 (flow, targets) => {
-                    let share = match flow {
+                    let probability = match flow {
                         ControlFlow::IndirectJump => 1.0 / targets.len().max(1) as f32,
                         _ => 1.0,
                     };
                     for (n, to) in targets.iter().enumerate() {
                         let to = place(to);
-                        add(to, share);
+                        add(to, probability);
                         both[usize::from(n != 0)] = to;
                     }
                 }
             }
-            taken.push(share_taken);
+            taken.push(taken_probability);
             ways.push(both);
         }
     }
@@ -163,14 +163,14 @@ fn is_back(cfg: &Cfg, blocks: &[BlockId], from: u32, to: u32) -> bool {
 
 /// Propagates frequencies along back edges, for the next round.
 fn pass_back(frequency: &[f32], next: &mut [f32], ways: &[On]) {
-    for &(from, to, share) in ways {
-        next[to as usize] += frequency[from as usize] * share;
+    for &(from, to, probability) in ways {
+        next[to as usize] += frequency[from as usize] * probability;
     }
 }
 
 /// Propagates frequencies along forward edges, in the order of the blocks, so that one round suffices.
 fn pass_on<'a>(frequency: &mut [f32], ways: impl Iterator<Item = &'a On>) {
-    for &(from, to, share) in ways {
-        frequency[to as usize] += frequency[from as usize] * share;
+    for &(from, to, probability) in ways {
+        frequency[to as usize] += frequency[from as usize] * probability;
     }
 }

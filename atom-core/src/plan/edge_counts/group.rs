@@ -26,7 +26,7 @@ const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
 
 /// Place of an edge's counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spot {
+pub struct CounterSite {
     /// The instruction.
     pub inst: InstId,
     /// Position at the instruction.
@@ -46,7 +46,7 @@ pub struct Group {
     /// order.
     pub edges: Vec<Edge>,
     /// Place of each edge's counter.
-    pub spots: Vec<Spot>,
+    pub sites: Vec<CounterSite>,
     /// Estimated frequencies of its blocks.
     pub estimate: Estimate,
     /// For each block, how control leaves it.
@@ -175,7 +175,7 @@ impl Group {
             self.outs.push(out);
         }
         self.edges.clear();
-        self.spots.clear();
+        self.sites.clear();
         self.vertices = 1;
         for i in 0..self.blocks.len() {
             self.add_block(context, i);
@@ -243,13 +243,13 @@ impl Group {
             taken: edge as u32,
             is_plain,
         };
-        let (share, frequency) = (self.estimate.taken[i], self.estimate.frequency[i]);
+        let (probability, frequency) = (self.estimate.taken[i], self.estimate.frequency[i]);
         let [taken, falling] = self.estimate.ways[i];
         let ways = [
-            (taken, Position::Taken, share),
-            (falling, Position::After, 1.0 - share),
+            (taken, Position::Taken, probability),
+            (falling, Position::After, 1.0 - probability),
         ];
-        for (to, position, share) in ways {
+        for (to, position, probability) in ways {
             let (vertex, live) = match to {
                 None => (0, context.live.after(b)),
                 Some(to) => {
@@ -257,7 +257,13 @@ impl Group {
                     (self.starts[to as usize], live)
                 }
             };
-            self.add([from, vertex], last, position, live, frequency * share);
+            self.add(
+                [from, vertex],
+                last,
+                position,
+                live,
+                frequency * probability,
+            );
         }
         if !is_plain {
             self.edges[edge].cost = f32::INFINITY;
@@ -271,7 +277,7 @@ impl Group {
             cost: cost(position, live, often),
             wanted: false,
         });
-        self.spots.push(Spot {
+        self.sites.push(CounterSite {
             inst,
             position,
             keeping: Keeping::of(live, CHANGED),

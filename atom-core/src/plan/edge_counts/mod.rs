@@ -37,14 +37,14 @@ use crate::tool::{Calls, ThreadData};
 use crate::x86::opcode::prefix;
 
 use counted::{Counted, Storage};
-use group::{Context, Spot};
+use group::{Context, CounterSite};
 use qualify::{Qualified, Want};
 
 /// A counter of an edge at its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
     /// Its place.
-    pub spot: Spot,
+    pub site: CounterSite,
     /// Offset of its cell in the plan's data.
     pub cell: u32,
 }
@@ -116,7 +116,7 @@ impl EdgeCounts {
                     }
                 }
             }
-            counted.spots.shrink_to_fit();
+            counted.sites.shrink_to_fit();
             counted.table.shrink_to_fit();
             counted
         };
@@ -148,7 +148,7 @@ impl EdgeCounts {
         let counted: Vec<Vec<Counted>> = (all.iter_mut())
             .map(|one| std::mem::take(&mut one.counted))
             .collect();
-        let number = |one: &[Counted]| -> usize { one.iter().map(|c| c.spots.len()).sum() };
+        let number = |one: &[Counted]| -> usize { one.iter().map(|c| c.sites.len()).sum() };
         let own_count: usize = counted.iter().map(|one| number(one)).sum();
         let count = before.count as usize + own_count;
         let own = options.access == ThreadAccess::Gs;
@@ -228,7 +228,7 @@ impl EdgeCounts {
 
     /// The counters at the instructions from `first` up to, not including, `end`.
     pub fn between(&self, first: InstId, end: InstId) -> &[Counter] {
-        let at = |inst| self.counters.partition_point(|c| c.spot.inst < inst);
+        let at = |inst| self.counters.partition_point(|c| c.site.inst < inst);
         &self.counters[at(first)..at(end)]
     }
 
@@ -236,7 +236,7 @@ impl EdgeCounts {
     ///
     /// `private` is set where rsp may lead to data.
     pub fn emit(&self, asm: &mut Asm, counter: &Counter, private: Option<PrivateStack>) {
-        let keeping = counter.spot.keeping;
+        let keeping = counter.site.keeping;
         keeping.save(asm, private);
         asm.increment(Target::Data(counter.cell), self.prefix);
         keeping.restore(asm, private);
@@ -267,31 +267,31 @@ fn by_group(cfg: &Cfg, qualified: &Qualified) -> Grouped<u32> {
 fn by_place(counted: &[Counted], mut cell: u32) -> Vec<Counter> {
     // Groups follow each other except for parts elsewhere, so counters are first sorted into pieces of
     // the program.
-    let piece = |spot: &Spot| spot.inst.index() / 32;
-    let spots = || counted.iter().flat_map(|groups| &groups.spots);
-    let last = spots().map(piece).max().unwrap_or(0);
+    let piece = |site: &CounterSite| site.inst.index() / 32;
+    let sites = || counted.iter().flat_map(|groups| &groups.sites);
+    let last = sites().map(piece).max().unwrap_or(0);
     let mut next = vec![0u32; last + 2];
-    for spot in spots() {
-        next[piece(spot) + 1] += 1;
+    for site in sites() {
+        next[piece(site) + 1] += 1;
     }
     for i in 1..next.len() {
         next[i] += next[i - 1];
     }
-    let any = spots().next().map(|spot| Counter { spot: *spot, cell });
-    let mut counters: Vec<Counter> = any.into_iter().cycle().take(spots().count()).collect();
-    for spot in spots() {
-        let place = &mut next[piece(spot)];
-        counters[*place as usize] = Counter { spot: *spot, cell };
+    let any = sites().next().map(|site| Counter { site: *site, cell });
+    let mut counters: Vec<Counter> = any.into_iter().cycle().take(sites().count()).collect();
+    for site in sites() {
+        let place = &mut next[piece(site)];
+        counters[*place as usize] = Counter { site: *site, cell };
         *place += 1;
         cell += 8;
     }
     counters
-        .par_chunk_by_mut(|a, b| piece(&a.spot) == piece(&b.spot))
-        .for_each(|some| some.sort_unstable_by_key(|c| (c.spot.inst, c.spot.position)));
+        .par_chunk_by_mut(|a, b| piece(&a.site) == piece(&b.site))
+        .for_each(|some| some.sort_unstable_by_key(|c| (c.site.inst, c.site.position)));
     counters
 }
 
 /// True if the counter is at this place.
 pub fn is_at(counter: &Counter, inst: InstId, position: Position) -> bool {
-    counter.spot.inst == inst && counter.spot.position == position
+    counter.site.inst == inst && counter.site.position == position
 }

@@ -19,10 +19,10 @@ use crate::x86::flags;
 use crate::x86::opcode::{self, Alu};
 
 mod addresses;
-mod rare;
+mod cold;
 
 use addresses::flags_are_dead;
-use rare::rare_side;
+use cold::cold_side;
 
 /// The failure of a body that cannot be at a point: the routine must be called.
 struct Refused;
@@ -346,8 +346,8 @@ impl Site<'_> {
     /// Mask of the registers that must not be changed in this attempt. rbp is always one: even where the
     /// program does not read it again, such as before `pop rbp`, the unwind tables may find the frame by it.
     fn kept(&self, context: &Context) -> u16 {
-        let aside = self.state.aside.map_or(0, |_| self.needs.aside);
-        context.keep & self.state.intact & !self.state.saved & !aside | Gpr::RBP.bit()
+        let cold = self.state.cold_intact.map_or(0, |_| self.needs.cold_gprs);
+        context.keep & self.state.intact & !self.state.saved & !cold | Gpr::RBP.bit()
     }
 
     /// Chooses a register to write to, outside of `held`, and preferably one of `liked`.
@@ -421,21 +421,21 @@ impl Site<'_> {
                 self.jump_to_end(ends, last);
             }
             End::Branch(condition, sides) => {
-                if let Some(rare) = rare_side(sides)
-                    && !self.in_tail
+                if let Some(cold) = cold_side(sides)
+                    && !self.in_cold_part
                 {
-                    let cond = if rare == 0 {
+                    let cond = if cold == 0 {
                         *condition
                     } else {
                         condition.inverted()
                     };
                     let before = self.state;
-                    self.far(context, ends, cond, (&sides[rare], path.clone()))?;
+                    self.far(context, ends, cond, (&sides[cold], path.clone()))?;
                     self.state = before;
-                    return self.node(context, ends, &sides[1 - rare], path, last);
+                    return self.node(context, ends, &sides[1 - cold], path, last);
                 }
                 // A cold path runs straight on where it does not call.
-                let calls = usize::from(self.in_tail);
+                let calls = usize::from(self.in_cold_part);
                 let taken_first = sides[calls].end == End::Call || sides[1].is_empty();
                 let (first, second, jump) = if taken_first {
                     (&sides[0], &sides[1], condition.inverted())
@@ -446,7 +446,7 @@ impl Site<'_> {
                 if second.is_empty() {
                     ends.near.push(jump);
                     ends.meet(self.state.intact, self.state.flags_intact);
-                    return self.aside(context, ends, first, path, last);
+                    return self.cold_path(context, ends, first, path, last);
                 }
                 let before = self.state;
                 self.node(context, ends, first, path.clone(), false)?;

@@ -24,7 +24,7 @@ pub(super) struct State {
     /// True while the arithmetic flags are in ax.
     pub(super) flags_in_ax: bool,
     /// On a path other than the straight one: mask of the registers that were intact where it began.
-    pub(super) aside: Option<u16>,
+    pub(super) cold_intact: Option<u16>,
     /// Mask of the registers that nothing may write to now: rsp, and those that keep flags or a register for
     /// the program.
     pub(super) reserved: u16,
@@ -42,7 +42,7 @@ impl State {
             flags_slot: 0,
             flags_pushed: false,
             flags_in_ax: false,
-            aside: None,
+            cold_intact: None,
             reserved: Gpr::RSP.bit(),
         }
     }
@@ -52,9 +52,9 @@ impl State {
 pub(super) struct Ends {
     /// Jumps there from the same part of the code.
     pub(super) near: Vec<Patch>,
-    /// Jumps from the tail to the end in the main part, by the numbers of their fixups.
+    /// Jumps from the cold part to the end in the main part, by the numbers of their fixups.
     pub(super) far: Vec<usize>,
-    /// True if the paths are in the tail and the end is not.
+    /// True if the paths are in the cold part and the end is not.
     pub(super) are_far: bool,
     /// Mask of the registers that hold the program's values at each end.
     pub(super) intact: u16,

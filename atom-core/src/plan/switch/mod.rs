@@ -157,7 +157,7 @@ impl Test {
             is_private: private.is_some(),
             ..Point::of_hook(self.live, false)
         };
-        // Calls without bodies have no tail.
+        // Calls without bodies have no cold part.
         site::emit(asm, asm.code.len(), &[call], point, wrappers);
         if let Some(private) = private {
             private.leave(asm);
@@ -227,9 +227,9 @@ pub(super) fn emit(
     let (switch, control) = around.switch;
     let (version, private) = (around.version, around.private);
     let keeping = Keeping::of(test.live, RegSet::FLAGS);
-    let mut tail = asm.apart();
+    let mut cold_part = asm.apart();
     keeping.save(asm, private);
-    tail.at_depth(asm.depth());
+    cold_part.at_depth(asm.depth());
     let on_data = |opcode, reg, imm, (at, gs): (u32, bool)| Encoding {
         opcode,
         width: 4,
@@ -250,32 +250,32 @@ pub(super) fn emit(
             Version::Full => Version::Light,
             Version::Light => Version::Full,
         };
-        // Where the tail begins, control leaves the version.
-        keeping.restore(&mut tail, private);
-        tail.jump_to(None, Target::Twin, 0);
+        // Where the cold part begins, control leaves the version.
+        keeping.restore(&mut cold_part, private);
+        cold_part.jump_to(None, Target::Twin, 0);
         if version == Version::Full {
             // Control that comes from outside begins here: most of it belongs in the light version.
             asm.machine(&change(Alu::Cmp, 0, left(version)));
-            asm.jump_to(Some(Cond::L), Target::Tail, 0);
+            asm.jump_to(Some(Cond::L), Target::ColdPart, 0);
         }
         if test.is_in_light {
-            let turn_at = tail.code.len() as i32;
+            let turn_at = cold_part.code.len() as i32;
             asm.machine(&change(Alu::Sub, 1, left(version)));
-            asm.jump_to(Some(Cond::S), Target::Tail, turn_at);
+            asm.jump_to(Some(Cond::S), Target::ColdPart, turn_at);
             // The thread is in the other version already.
-            tail.at_depth(asm.depth());
-            tail.machine(&change(Alu::Cmp, 0, left(other)));
-            tail.jump_to(Some(Cond::LE.inverted()), Target::Tail, 0);
-            keeping.restore(&mut tail, private);
+            cold_part.at_depth(asm.depth());
+            cold_part.machine(&change(Alu::Cmp, 0, left(other)));
+            cold_part.jump_to(Some(Cond::LE.inverted()), Target::ColdPart, 0);
+            keeping.restore(&mut cold_part, private);
             if let Some(turn) = around.turn {
                 let values = vec![around.threads.own_block(), Value::Const(version as u64)];
                 let call = SiteCall::of_runtime(turn, values);
-                test.emit_call(&mut tail, call, (private, wrappers));
+                test.emit_call(&mut cold_part, call, (private, wrappers));
             }
-            tail.jump_to(None, Target::Twin, 0);
+            cold_part.jump_to(None, Target::Twin, 0);
         }
         keeping.restore(asm, private);
-        return tail;
+        return cold_part;
     }
     let shared = (control, false);
     let (compare, cond) = match (switch, version) {
@@ -286,17 +286,17 @@ pub(super) fn emit(
     asm.machine(&compare);
     if keeping.is_nothing() && matches!(switch, Switch::Flag(_)) {
         asm.jump_to(Some(cond), Target::Twin, 0);
-        return tail;
+        return cold_part;
     }
-    asm.jump_to(Some(cond), Target::Tail, 0);
+    asm.jump_to(Some(cond), Target::ColdPart, 0);
     keeping.restore(asm, private);
     if let Switch::Every(n) = switch {
         // The same test of the other version comes next.
         let value = Imm::Wide(n.saturating_add(1) as i32);
         let again = on_data(opcode::MOV_RM_IMM, opcode::EXTENSION_MOV, value, shared);
-        tail.machine(&again);
+        cold_part.machine(&again);
     }
-    keeping.restore(&mut tail, private);
-    tail.jump_to(None, Target::Twin, 0);
-    tail
+    keeping.restore(&mut cold_part, private);
+    cold_part.jump_to(None, Target::Twin, 0);
+    cold_part
 }

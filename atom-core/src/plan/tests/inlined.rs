@@ -100,7 +100,7 @@ fn run(
         Target::Shared(i) => wrapper_at(i),
         Target::Data(offset) => data + u64::from(offset),
         Target::Original(address) => machine.code_at() + address.get(),
-        Target::OriginalReturn | Target::ReturnMap | Target::Main | Target::Tail => {
+        Target::OriginalReturn | Target::ReturnMap | Target::Main | Target::ColdPart => {
             unreachable!("no value of a return is asked for")
         }
         Target::Slot(_) => unreachable!("there is no area"),

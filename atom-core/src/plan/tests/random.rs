@@ -390,7 +390,7 @@ impl Places {
             Target::Shared(i) => self.wrapper(i),
             Target::Data(offset) => self.data + u64::from(offset),
             Target::Original(address) => self.code + address.get(),
-            Target::Main | Target::Tail => unreachable!("there are no bodies"),
+            Target::Main | Target::ColdPart => unreachable!("there are no bodies"),
             Target::Slot(_) => unreachable!("there is no area"),
             Target::OriginalReturn => self.original_return(),
             Target::ReturnMap => self.data + values::RETURN_MAP,

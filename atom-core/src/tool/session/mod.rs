@@ -20,8 +20,8 @@ use super::calls::Calls;
 use super::crossings::Crossings;
 use super::load::Tool;
 use super::names::demangle;
-use super::room::Room;
 use super::select::Selected;
+use super::space::Space;
 use crate::cfg::{Cfg, Numbers, ProcKind, Status};
 use crate::error::Reason;
 use crate::ids::{InstId, ProcId};
@@ -79,10 +79,10 @@ pub(super) struct Session<'a> {
 }
 
 impl Results {
-    /// No calls yet; placed data gets this room.
-    pub(super) fn with(rooms: [Room; 2]) -> Self {
+    /// No calls yet; placed data gets this space.
+    pub(super) fn with(spaces: [Space; 2]) -> Self {
         let calls = Calls {
-            rooms,
+            spaces,
             ..Calls::default()
         };
         Self {

@@ -6,7 +6,7 @@
 //! pointer, additional rows are in between.
 
 use super::expression::{offset_from_rsp, uses_rip};
-use super::moves::{Lowered, Piece, Stray};
+use super::moves::{OutOfLine, Piece, StackAdjustment};
 use super::state::{Cfa, State};
 use crate::unwind::{CfiKind, CfiReader, Cie, Fde, Read, UnwindTable};
 use crate::x86::asm::Frame;
@@ -80,8 +80,8 @@ pub(super) fn rewrite(
 ) -> Read<()> {
     let mut reader = table.fde_instructions(fde);
     let inserted = piece.inserted();
-    let mut anchors: Vec<usize> = (0..inserted.strays.len()).collect();
-    anchors.sort_by_key(|i| inserted.strays[*i].old);
+    let mut pending: Vec<usize> = (0..inserted.out_of_line.len()).collect();
+    pending.sort_by_key(|i| inserted.out_of_line[*i].old);
     let mut writer = Writer {
         out,
         piece,
@@ -93,13 +93,13 @@ pub(super) fn rewrite(
         written: None,
         state: State::initial(table.cie_instructions(table.cie(fde)))?,
         saved_states: Vec::new(),
-        lowered: &inserted.lowered,
+        adjustments: &inserted.adjustments,
         frame: Frame::Below(0),
-        strays: &inserted.strays,
-        anchors: &anchors,
+        out_of_line: &inserted.out_of_line,
+        pending: &pending,
         states: Vec::new(),
-        state_of: vec![None; anchors.len()],
-        follows: !inserted.lowered.is_empty() || !inserted.strays.is_empty(),
+        state_of: vec![None; pending.len()],
+        follows: !inserted.adjustments.is_empty() || !inserted.out_of_line.is_empty(),
         keeps_below: None,
     };
     loop {
@@ -127,7 +127,7 @@ pub(super) fn rewrite(
         }
     }
     writer.finish_row(piece.range.old_end)?;
-    writer.strays()?;
+    writer.out_of_line()?;
     if !piece.searched() {
         return Err("too much code without known instructions");
     }
@@ -152,15 +152,15 @@ struct Writer<'a> {
     state: State<'a>,
     saved_states: Vec<State<'a>>,
     /// Changes of the stack pointer that are still to come.
-    lowered: &'a [Lowered],
+    adjustments: &'a [StackAdjustment],
     /// Where inserted code has moved rsp at `new`.
     frame: Frame,
-    strays: &'a [Stray],
-    /// Indices of strays whose original address is still to come, by that address.
-    anchors: &'a [usize],
-    /// States at original addresses of strays.
+    out_of_line: &'a [OutOfLine],
+    /// Indices of those whose original address is still to come, by that address.
+    pending: &'a [usize],
+    /// States at original addresses of code out of line.
     states: Vec<State<'a>>,
-    /// For each stray the index of its state.
+    /// For each of them the index of its state.
     state_of: Vec<Option<usize>>,
     /// True if a state at an original address will be needed.
     follows: bool,
@@ -263,12 +263,12 @@ impl<'a> Writer<'a> {
     /// Writes the rows for the range from `self.old` to `end`, if the CFA depends on the program
     /// counter there.
     fn finish_row(&mut self, end: u64) -> Read<()> {
-        while let Some((&stray, rest)) = self.anchors.split_first()
-            && self.strays[stray].old < end
+        while let Some((&code, rest)) = self.pending.split_first()
+            && self.out_of_line[code].old < end
         {
             let mut state = self.state.clone();
             if let Some(expression) = self.by_rip {
-                let old = self.strays[stray].old;
+                let old = self.out_of_line[code].old;
                 let offset = offset_from_rsp(expression, old).ok_or(RIP_DEPENDENT)?;
                 state.cfa = Cfa::Register(7, offset);
             }
@@ -280,8 +280,8 @@ impl<'a> Writer<'a> {
             if self.states.last() != Some(&state) {
                 self.states.push(state);
             }
-            self.state_of[stray] = Some(self.states.len() - 1);
-            self.anchors = rest;
+            self.state_of[code] = Some(self.states.len() - 1);
+            self.pending = rest;
         }
         let Some(expression) = self.by_rip.filter(|_| !self.piece.stays()) else {
             return Ok(());
@@ -310,9 +310,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the rows of code that is after all other code.
-    fn strays(&mut self) -> Read<()> {
-        for (stray, state) in self.strays.iter().zip(std::mem::take(&mut self.state_of)) {
-            self.advance_to(stray.new)?;
+    fn out_of_line(&mut self) -> Read<()> {
+        for (code, state) in self
+            .out_of_line
+            .iter()
+            .zip(std::mem::take(&mut self.state_of))
+        {
+            self.advance_to(code.new)?;
             if let Some(state) = state.map(|i| &self.states[i]) {
                 let before = std::mem::replace(&mut self.state, state.clone());
                 before.change_to(state, self.out)?;
@@ -326,18 +330,18 @@ impl<'a> Writer<'a> {
 
     /// Writes the rows of inserted code up to a new address.
     fn lower_until(&mut self, new: u64) -> Read<()> {
-        while let Some((lowered, rest)) = self.lowered.split_first()
-            && lowered.at <= new
+        while let Some((adjustment, rest)) = self.adjustments.split_first()
+            && adjustment.at <= new
         {
-            self.lowered = rest;
-            let before = std::mem::replace(&mut self.frame, lowered.frame);
+            self.adjustments = rest;
+            let before = std::mem::replace(&mut self.frame, adjustment.frame);
             let moves = before != self.frame;
             let kept = self.kept();
-            let loses = lowered.writes && self.state.reaches_below_rsp(kept);
+            let loses = adjustment.writes && self.state.reaches_below_rsp(kept);
             if !(moves && self.state.depends_on_rsp() || loses) {
                 continue;
             }
-            self.step_to(lowered.at)?;
+            self.step_to(adjustment.at)?;
             if moves {
                 self.state.describe(before, self.frame, self.out)?;
             }

@@ -83,7 +83,7 @@ pub(super) fn rsp_plus(offset: i64, frame: Frame, out: &mut Vec<u8>) -> Option<(
 
 /// The expression for a place where inserted code has moved rsp to `frame`, and whether it uses rsp at all.
 /// `None` if it cannot be adapted.
-pub(super) fn lowered(expression: &[u8], frame: Frame) -> Option<(Vec<u8>, bool)> {
+pub(super) fn adjusted(expression: &[u8], frame: Frame) -> Option<(Vec<u8>, bool)> {
     let mut c = Cursor::new(expression, 0, 0);
     let mut out = Vec::with_capacity(expression.len() + 4);
     let (mut uses_rsp, mut jumps) = (false, false);

@@ -28,7 +28,7 @@ use crate::error::ErrorKind;
 use crate::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
-pub use moves::{AddressMap, Inserted, Lowered, MovedRange, Stray};
+pub use moves::{AddressMap, Inserted, MovedRange, OutOfLine, StackAdjustment};
 use moves::{Moves, in_place};
 pub use own::{Own, Rows};
 use translate::{Translated, translate};
@@ -122,7 +122,7 @@ pub struct MovedEntry {
     pub start: u64,
     /// The address after the piece.
     pub end: u64,
-    /// Changes of the stack pointer in the piece. Strays, if there are any, are one after the other from its start on.
+    /// Changes of the stack pointer in the piece. Code out of line, if there is any, is one after the other from its start on.
     pub inserted: Inserted,
     /// True if it leaves alone what is below rsp.
     pub keeps_below: bool,
@@ -260,10 +260,10 @@ fn described_entry<'a>(
     let Some(fde) = table.find(old).map(|i| &table.fdes[i]) else {
         return Ok(Vec::new());
     };
-    let strays = entry.inserted.strays.iter().map(|stray| stray.old);
+    let out_of_line = entry.inserted.out_of_line.iter().map(|code| code.old);
     let range = MovedRange {
-        old_start: strays.clone().fold(old, u64::min),
-        old_end: strays.fold(old, u64::max) + 1,
+        old_start: out_of_line.clone().fold(old, u64::min),
+        old_end: out_of_line.fold(old, u64::max) + 1,
         new_start: entry.start,
         new_end: entry.end,
     };

@@ -35,7 +35,7 @@ pub trait AddressMap: Sync {
 
 /// A change by inserted code: how the original code's rsp is found from this new address on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lowered {
+pub struct StackAdjustment {
     /// The new address.
     pub at: u64,
     /// The place of the original code's rsp: [`Frame::Below`] or [`Frame::Stored`].
@@ -44,7 +44,7 @@ pub struct Lowered {
     pub writes: bool,
 }
 
-impl Lowered {
+impl StackAdjustment {
     /// rsp moves; inserted code writes where it is lower.
     pub fn new(at: u64, frame: Frame) -> Self {
         let writes = matches!(frame, Frame::Below(1..));
@@ -62,7 +62,7 @@ impl Lowered {
 
 /// Code that is after the procedure that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stray {
+pub struct OutOfLine {
     /// New address of the code.
     pub new: u64,
     /// The original address that has the same frame.
@@ -73,10 +73,10 @@ pub struct Stray {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Inserted {
     /// Changes of the stack pointer and of what is below it, ascending.
-    pub lowered: Vec<Lowered>,
+    pub adjustments: Vec<StackAdjustment>,
     /// Code out of order, ascending by new address, each up to the next or to
     /// the range's end. All other code of the range is in front of it.
-    pub strays: Vec<Stray>,
+    pub out_of_line: Vec<OutOfLine>,
 }
 
 impl<F: Fn(u64) -> Option<u64> + Sync> AddressMap for F {

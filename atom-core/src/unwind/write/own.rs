@@ -46,7 +46,7 @@ impl Rows {
         }
     }
 
-    /// Room for `size` bytes of instructions, which are filled in later.
+    /// Space for `size` bytes of instructions, which are filled in later.
     pub(super) fn reserved(start: u64, size: usize) -> Self {
         Self {
             bytes: vec![0; size],

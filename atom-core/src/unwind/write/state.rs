@@ -5,7 +5,7 @@
 //! there. And code that was put after its procedure, such as what is on the way
 //! to a branch's target, needs the row of the place that it belongs to.
 
-use super::expression::{lowered, rsp_plus};
+use super::expression::{adjusted, rsp_plus};
 use crate::unwind::{CfiKind, CfiReader, Cursor, Read};
 use crate::x86::asm::Frame;
 
@@ -117,7 +117,7 @@ impl<'a> State<'a> {
 
     /// True if the CFA or a register is found by way of the stack pointer.
     pub fn depends_on_rsp(&self) -> bool {
-        let uses_rsp = |e: &[u8]| lowered(e, Frame::Below(0)).is_none_or(|l| l.1);
+        let uses_rsp = |e: &[u8]| adjusted(e, Frame::Below(0)).is_none_or(|l| l.1);
         let cfa = match self.cfa {
             Cfa::Register(register, _) => register == RSP,
             Cfa::Expression(e) => uses_rsp(e),
@@ -150,7 +150,7 @@ impl<'a> State<'a> {
                 leb128::push(out, offset.and_then(|o| u64::try_from(o).ok()).ok_or(ODD)?);
             }
             (Cfa::Expression(e), _) => {
-                let (bytes, changed) = lowered(e, to).ok_or(ODD)?;
+                let (bytes, changed) = adjusted(e, to).ok_or(ODD)?;
                 if changed {
                     out.push(DEF_CFA_EXPRESSION);
                     block(out, &bytes);
@@ -160,7 +160,7 @@ impl<'a> State<'a> {
         }
         for rule in &self.rules {
             let Some(e) = rule.expression else { continue };
-            let (bytes, changed) = lowered(e, to).ok_or(ODD)?;
+            let (bytes, changed) = adjusted(e, to).ok_or(ODD)?;
             if changed {
                 out.push(rule.bytes[0]);
                 debug_assert!(matches!(rule.bytes[0], EXPRESSION | 0x16));

@@ -39,14 +39,14 @@ pub struct Access {
 
 /// A change of [`Frame`], for the unwind tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shift {
+pub struct FrameChange {
     /// Offset in bytes after the instruction that made the change.
     pub at: u32,
     /// The frame from there on.
     pub frame: Frame,
 }
 
-impl Shift {
+impl FrameChange {
     /// The same, in code in front of which `bytes` bytes are.
     pub fn moved(self, bytes: u32) -> Self {
         Self {
@@ -67,10 +67,10 @@ impl Access {
 }
 
 impl<T> Asm<T> {
-    /// Adds the shifts and accesses of other code, which has been appended at the offset `start`.
+    /// Adds the changes of frame and accesses of other code, which has been appended at the offset `start`.
     pub fn add_notes(&mut self, other: &Self, start: u32) {
-        self.shifts
-            .extend(other.shifts.iter().map(|s| s.moved(start)));
+        self.frame_changes
+            .extend(other.frame_changes.iter().map(|s| s.moved(start)));
         self.accesses
             .extend(other.accesses.iter().map(|a| a.moved(start)));
     }

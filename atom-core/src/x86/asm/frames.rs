@@ -33,7 +33,7 @@ impl<T> Asm<T> {
         self.push(Gpr::RBP);
         self.mov(Gpr::RBP, Gpr::RSP);
         self.framed = true;
-        self.shift(Frame::Base);
+        self.frame_change(Frame::Base);
     }
 
     /// `pop rbp`, where rsp is as it was after [`Asm::open_frame`].
@@ -42,6 +42,6 @@ impl<T> Asm<T> {
         self.byte(opcode::POP_R | Gpr::RBP.low());
         self.framed = false;
         self.depth = 0;
-        self.shift(Frame::Below(0));
+        self.frame_change(Frame::Below(0));
     }
 }

@@ -124,9 +124,13 @@ impl Geometry {
     /// One level: the chosen one, with the values that `--size`, `--line` and `--ways` replace.
     fn of(chosen: Chosen, options: &Options<'_>) -> Result<Self> {
         let [size, ways, line] = chosen.first;
-        let size = options.size("--size", size)?;
-        let ways = options.size("--ways", ways)?;
-        let line = options.size("--line", line)?;
+        let given = |name: &str, chosen| match options.size(name)? {
+            0 => Ok::<_, crate::Error>(chosen),
+            size => Ok(size),
+        };
+        let size = given("--size", size)?;
+        let ways = given("--ways", ways)?;
+        let line = given("--line", line)?;
         let origin = chosen.origin;
         let (first, first_text) = Shape::of(size, ways, line, MAX_LINES).map_err(|e| {
             format!("the cache ({origin}, with --size, --ways and --line as given): {e}")

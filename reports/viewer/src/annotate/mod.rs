@@ -91,8 +91,8 @@ pub fn run(args: &Annotate) -> Result<()> {
             When::Always => true,
             When::Never => false,
             When::Auto => {
-                let wish = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-                !wish && std::io::stdout().is_terminal()
+                let is_off = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+                !is_off && std::io::stdout().is_terminal()
             }
         },
         has_bytes: args.bytes,

@@ -135,7 +135,7 @@ unsafe extern "C" fn MakeReportFiles(
     let files = unsafe {
         let default = word(default, NAME);
         take(argc, argv, NAME, |options| {
-            ReportFiles::from_options(options, default)
+            ReportFiles::with_default(options, default)
         })
     };
     keep(Data::Files(Box::leak(Box::new(files))))

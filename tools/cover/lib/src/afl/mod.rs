@@ -29,9 +29,6 @@ use persistent::Loop;
 /// Number of cells of the largest map that the handshake can announce, less the margin in front.
 const MOST_CELLS: u64 = (8 << 20) - MARGIN as u64;
 
-/// Cycles of a persistent process before it makes room for a new one.
-const CYCLES: u64 = 1000;
-
 #[analysis]
 fn hit(cell: Mark) {
     cell.count();
@@ -108,9 +105,12 @@ impl Settings {
             prefix,
             start: options.value(&name("start"))?.map(str::to_owned),
             persistent: options.value(&name("persistent"))?.map(str::to_owned),
-            most_cells: options.size(&name("map"), MOST_CELLS)?,
+            most_cells: match options.size(&name("map"))? {
+                0 => MOST_CELLS,
+                cells => cells,
+            },
             has_comparisons: options.flag(&name("cmplog")),
-            cycles: options.size(&name("cycles"), CYCLES)?,
+            cycles: options.size(&name("cycles"))?,
             protocol: options.choice(
                 &name("protocol"),
                 &[("auto", ANY_PROTOCOL), ("0", 0), ("1", 1)],

@@ -20,7 +20,7 @@ const MOST_IN_LINE: usize = 12;
 /// The cold side of a branch, if there is one: a side that only calls; a side that may call, if the other
 /// ends at once; a long side, if the other is empty; a side that begins with an exchange in memory, if the other has
 /// none and never calls: it repeats what could be done without one.
-pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
+pub(super) fn cold_side(sides: &[Node; 2]) -> Option<usize> {
     // In front of the call may be an operation that takes back a store.
     let calls = |side: &Node| side.ops.len() <= 1 && side.end == End::Call;
     let is_rare = |i: &usize| {
@@ -44,7 +44,7 @@ fn exchanges(side: &Node) -> bool {
 impl Site<'_> {
     /// Emits a path that the straight one goes around. It saves the registers that only it needs and restores
     /// them at its end.
-    pub(super) fn aside(
+    pub(super) fn cold_path(
         &mut self,
         context: &Context,
         ends: &mut Ends,
@@ -53,12 +53,12 @@ impl Site<'_> {
         last: bool,
     ) -> Result<()> {
         let is_plain = node.ops.is_empty() && !matches!(node.end, End::Branch(..));
-        if self.state.aside.is_some() || is_plain {
+        if self.state.cold_intact.is_some() || is_plain {
             return self.node(context, ends, node, path, last);
         }
         let outer = self.state;
-        let saved = self.needs.aside & !self.needs.gprs;
-        self.state.aside = Some(outer.intact);
+        let saved = self.needs.cold_gprs & !self.needs.gprs;
+        self.state.cold_intact = Some(outer.intact);
         if saved == 0 {
             return self.node(context, ends, node, path, last);
         }
@@ -111,14 +111,14 @@ impl Site<'_> {
         }
     }
 
-    /// Lets jumps from the tail end here.
+    /// Lets jumps from the cold part end here.
     pub(super) fn land_far(&mut self, jumps: Vec<usize>) {
         for fixup in jumps {
-            self.tail.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
+            self.cold_part.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
         }
     }
 
-    /// Emits the cold side of a branch in the tail.
+    /// Emits the cold side of a branch in the cold part.
     pub(super) fn far(
         &mut self,
         context: &Context,
@@ -126,22 +126,22 @@ impl Site<'_> {
         cond: Cond,
         (node, path): (&Node, Path),
     ) -> Result<()> {
-        let at = self.tail.code.len() as i32;
-        self.asm.jump_to(Some(cond), Target::Tail, at);
-        std::mem::swap(self.asm, &mut self.tail);
+        let at = self.cold_part.code.len() as i32;
+        self.asm.jump_to(Some(cond), Target::ColdPart, at);
+        std::mem::swap(self.asm, &mut self.cold_part);
         self.asm.at_depth(self.state.depth as u32);
-        self.in_tail = true;
+        self.in_cold_part = true;
         let mut own = Ends::new(true);
-        let done = self.aside(context, &mut own, node, path, true);
+        let done = self.cold_path(context, &mut own, node, path, true);
         if !own.near.is_empty() {
-            // Short jumps stay in the tail.
+            // Short jumps stay in the cold part.
             self.land_near(own.near.drain(..));
             self.jump_to_end(&mut own, true);
         }
         ends.far.append(&mut own.far);
         ends.meet(own.intact, own.flags_intact);
-        self.in_tail = false;
-        std::mem::swap(self.asm, &mut self.tail);
+        self.in_cold_part = false;
+        std::mem::swap(self.asm, &mut self.cold_part);
         done
     }
 
