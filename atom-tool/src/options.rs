@@ -174,11 +174,17 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The value of an option that is a number, perhaps with `k` or `m` for 1024 or 1024². 0 is refused; it is the
-    /// result if the option was not given and the tool's help declares no default.
+    /// The value of an option that is a number, perhaps with `k` or `m` for 1024 or 1024². 0 is refused. The tool's help
+    /// declares a default; [`Options::given_size`] is for options without one.
     pub fn size(&self, name: &str) -> Result<u64> {
+        let lacks = || format!("the tool's help declares no default for its option {name}");
+        self.given_size(name)?.ok_or_else(|| lacks().into())
+    }
+
+    /// As [`Options::size`]; `None` if the option was not given and the tool's help declares no default.
+    pub fn given_size(&self, name: &str) -> Result<Option<u64>> {
         let Some(text) = self.value(name)? else {
-            return Ok(0);
+            return Ok(None);
         };
         let lower = text.to_ascii_lowercase();
         let (digits, factor) = match lower.strip_suffix(['k', 'm']) {
@@ -190,7 +196,8 @@ impl<'a> Options<'a> {
         let number = number
             .and_then(|n| n.checked_mul(factor))
             .filter(|n| *n > 0);
-        number.ok_or_else(|| format!("the option {name} takes a number, not `{text}`").into())
+        let refused = || format!("the option {name} takes a number, not `{text}`");
+        number.map(Some).ok_or_else(|| refused().into())
     }
 
     /// True if an option without a value was given.
@@ -276,6 +283,8 @@ mod tests {
         assert_eq!(o.size("--size").unwrap(), 8192);
         assert_eq!(o.size("--line").unwrap(), 32);
         assert_eq!(o.size("--page").unwrap(), 4096);
+        assert_eq!(o.given_size("--none").unwrap(), None);
+        assert!(o.size("--none").is_err());
         assert!(o.size("--ways").is_err());
         assert!(o.size("--most").is_err());
     }

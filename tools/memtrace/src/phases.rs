@@ -31,9 +31,9 @@ impl Windows {
     /// The options of a run; `None` if everything is noted.
     pub fn from_options(options: &Options<'_>) -> Result<Option<Self>> {
         let windows = Self {
-            skip: options.size("--skip")?,
-            window: options.size("--window")?,
-            every: options.size("--every")?,
+            skip: options.given_size("--skip")?.unwrap_or(0),
+            window: options.given_size("--window")?.unwrap_or(0),
+            every: options.given_size("--every")?.unwrap_or(0),
         };
         if windows.every != 0 && (windows.window == 0 || windows.every < windows.window) {
             let text =

@@ -189,7 +189,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let files = ReportFiles::from_options(&options)?;
     let line = options.size("--line")?;
     let sample = options.size("--sample")?;
-    let interval = options.size("--interval")?;
+    let interval = options.given_size("--interval")?.unwrap_or(0);
     let callers = options.size("--callers")?;
     let named = allocations::named(&options.values("--alloc")?, &options.values("--free")?)?;
     options.finish()?;

@@ -124,7 +124,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let how = options.value("--how")?.unwrap_or("wild");
     let name = options.value("--proc")?.unwrap_or("main");
-    let at = options.size("--at")?.max(1);
+    let at = options.given_size("--at")?.unwrap_or(1);
     let output = options.value("--output")?.unwrap_or("faulty.out");
     options.finish()?;
     let routine = match how {

@@ -105,10 +105,7 @@ impl Settings {
             prefix,
             start: options.value(&name("start"))?.map(str::to_owned),
             persistent: options.value(&name("persistent"))?.map(str::to_owned),
-            most_cells: match options.size(&name("map"))? {
-                0 => MOST_CELLS,
-                cells => cells,
-            },
+            most_cells: options.given_size(&name("map"))?.unwrap_or(MOST_CELLS),
             has_comparisons: options.flag(&name("cmplog")),
             cycles: options.size(&name("cycles"))?,
             protocol: options.choice(
