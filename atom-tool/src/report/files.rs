@@ -57,10 +57,7 @@ impl ReportFiles {
             top.parse()
                 .map_err(|_| format!("the option --top takes a number, not `{top}`"))
         })?;
-        let width = match options.size("--width")? {
-            0 => WIDTH,
-            width => width,
-        };
+        let width = options.given_size("--width")?.unwrap_or(WIDTH);
         let width = if options.flag("--full-names") {
             0
         } else {

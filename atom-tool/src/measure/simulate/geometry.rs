@@ -124,13 +124,9 @@ impl Geometry {
     /// One level: the chosen one, with the values that `--size`, `--line` and `--ways` replace.
     fn of(chosen: Chosen, options: &Options<'_>) -> Result<Self> {
         let [size, ways, line] = chosen.first;
-        let given = |name: &str, chosen| match options.size(name)? {
-            0 => Ok::<_, crate::Error>(chosen),
-            size => Ok(size),
-        };
-        let size = given("--size", size)?;
-        let ways = given("--ways", ways)?;
-        let line = given("--line", line)?;
+        let size = options.given_size("--size")?.unwrap_or(size);
+        let ways = options.given_size("--ways")?.unwrap_or(ways);
+        let line = options.given_size("--line")?.unwrap_or(line);
         let origin = chosen.origin;
         let (first, first_text) = Shape::of(size, ways, line, MAX_LINES).map_err(|e| {
             format!("the cache ({origin}, with --size, --ways and --line as given): {e}")
