@@ -4,14 +4,10 @@
 //! The first line says what the tool does. An option has two spaces in front; its forms, with `, ` between, are followed
 //! by at least two spaces and a sentence, which may continue in lines with more spaces:
 //!
-//! ```text
-//! Misses of a data cache
-//!
-//! Options:
-//!   --preset machine|l1   the shape of the cache
-//!   --line N              bytes of a line (default: 64)
-//!   --quiet, -q           no report
-//! ```
+//! - `Misses of a data cache`, an empty line and `Options:`, and below these the options:
+//! - `  --preset machine|l1   the shape of the cache`
+//! - `  --line N              bytes of a line (default: 64)`
+//! - `  --quiet, -q           no report`
 //!
 //! A form is a name, and the kind of its value if it takes one. The value of `a|b` is one of these words, and the first is
 //! used if the option is not given.
