@@ -87,8 +87,7 @@ impl Attached {
                 // Those that have run may have started others.
                 let known = threads.all.len();
                 threads.stop_new()?;
-                elsewhere = threads.all.split_off(known);
-                threads.all.extend(&elsewhere);
+                elsewhere = threads.all[known..].to_vec();
                 if elsewhere.is_empty() {
                     break;
                 }

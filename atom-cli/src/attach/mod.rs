@@ -100,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = Folder::of(pid).map_err(|e| trace::gone(pid).unwrap_or(e))?;
     let mut session = Session::begin(&store, pid)?;
     let mut attached = enter::enter(pid, objects, files, &folder)?;
-    session.has_begun(&attached)?;
+    session.has_begun(&attached);
     note(&format!(
         "attached to {pid} (stopped for {:.1} ms)",
         attached.pause.as_secs_f64() * 1e3

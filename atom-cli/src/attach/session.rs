@@ -72,10 +72,10 @@ impl Session {
     }
 
     /// The process is entered: calls are made from now on.
-    pub fn has_begun(&mut self, attached: &Attached) -> Result<()> {
+    pub fn has_begun(&mut self, attached: &Attached) {
         self.start = Instant::now();
         self.page.switch(true);
-        attached.switch(true)
+        attached.switch(true);
     }
 
     /// Waits until the process is to be left, or is gone; lets it report meanwhile if that is wanted.
@@ -118,8 +118,7 @@ impl Session {
     pub fn end(&self, attached: &Attached, end: End) -> String {
         self.page.switch(false);
         if end == End::Left {
-            // One that ends meanwhile is no matter.
-            attached.switch(false).unwrap_or_default();
+            attached.switch(false);
             sleep(OUT);
         }
         let (pid, time) = (attached.pid, self.start.elapsed().as_secs_f64());
@@ -135,18 +134,16 @@ impl Session {
 
 impl Attached {
     /// Begins a window in the process itself, which may not see the file of this command; or ends it.
-    fn switch(&self, is_on: bool) -> Result<()> {
-        let fail = |e: std::io::Error| Error::new(super::DOING, e);
+    fn switch(&self, is_on: bool) {
         let memory = &self.helper.memory;
         let mut address = [0; 8];
         let field = offset_of!(StartInfo, control) as u64;
-        memory
-            .read_exact_at(&mut address, self.files.entrance.info + field)
-            .map_err(fail)?;
+        let read = memory.read_exact_at(&mut address, self.files.entrance.info + field);
         let word = u64::from_le_bytes(address) + offset_of!(Control, is_on) as u64;
-        memory
-            .write_all_at(&u32::from(is_on).to_le_bytes(), word)
-            .map_err(fail)
+        let written =
+            read.and_then(|()| memory.write_all_at(&u32::from(is_on).to_le_bytes(), word));
+        // That the process has ended is noticed by the wait.
+        written.unwrap_or_default();
     }
 
     /// Has the helper do something in the runtime.

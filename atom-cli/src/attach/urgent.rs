@@ -1,8 +1,6 @@
 //! The highest priority while all threads of a process are stopped: on a busy machine the pause is mostly this command's
 //! wait for a processor.
 
-use std::io;
-
 /// The highest priority.
 const HIGHEST: i32 = -20;
 
@@ -31,12 +29,12 @@ impl Drop for Urgent {
 }
 
 fn priority(task: u32) -> Option<i32> {
-    // SAFETY: system calls without effects; -1 is a priority, too, so that the error tells.
-    unsafe {
-        *libc::__errno_location() = 0;
-        let priority = libc::getpriority(libc::PRIO_PROCESS, task);
-        let is_failure = priority == -1 && io::Error::last_os_error().raw_os_error() != Some(0);
-        (!is_failure).then_some(priority)
+    /// The kernel's answer for the priority 0; it answers with larger numbers for higher priorities.
+    const NONE: i32 = 20;
+    // SAFETY: a system call without effects.
+    match unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, task) } {
+        -1 => None,
+        answer => Some(NONE - answer as i32),
     }
 }
 
