@@ -11,6 +11,7 @@ use crate::lifecycle::actions::{are_seen, mask_of_faults};
 use crate::lifecycle::{totals, windows};
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
 use crate::process::{dispatch, info, run};
+use crate::sys::broker;
 use crate::sys::call::{gettid, syscall};
 use crate::sys::fatal::exit_now;
 use crate::sys::sandbox;
@@ -90,6 +91,7 @@ pub unsafe extern "C" fn finish() {
         // SAFETY: the caller's promise.
         unsafe { end(ENDED) }
     }
+    broker::stop();
 }
 
 /// As [`finish`], for a process that continues if its `exec` fails. The next end makes the calls again.

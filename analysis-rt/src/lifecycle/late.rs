@@ -11,7 +11,7 @@
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::ptr::null;
+use core::ptr::{null, null_mut, with_exposed_provenance};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use atom_abi::{LATE_VERSION, LateInfo, ThreadBlock};
@@ -20,7 +20,7 @@ use crate::process::identity::{self, ProcessKind};
 use crate::process::{info, mapping, table, told};
 use crate::sys::call::{call6, is_error, syscall};
 use crate::sys::sandbox;
-use crate::sys::{memory, signals, stacks};
+use crate::sys::{clone, memory, signals, stacks};
 
 /// Size in bytes of the longest path, with its null.
 const MOST_PATH: usize = libc::PATH_MAX as usize;
@@ -230,7 +230,8 @@ unsafe fn ask(
     };
     // SAFETY: the stack is the child's alone; this thread continues when the child has executed `atom` or ended.
     unsafe {
-        let number = start(stack.add(STACK), &child);
+        let argument = (&raw const child).expose_provenance();
+        let number = clone::start(FLAGS, stack.add(STACK), null_mut(), run, argument);
         syscall!(libc::SYS_close, pipe[1]);
         let mut len = 0;
         while !is_error(number) && len < answer.len() {
@@ -251,6 +252,9 @@ unsafe fn ask(
     }
 }
 
+/// The flags of `clone`; there is no signal at the end.
+const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_UNTRACED;
+
 /// What the child needs.
 struct Child {
     /// The command line, with a null at its end.
@@ -259,49 +263,16 @@ struct Child {
     output: i32,
 }
 
-/// Starts the child; `top` is the end of its stack. Returns its number.
-///
-/// # Safety
-/// The memory below `top` is the child's alone. All signals are blocked.
-unsafe fn start(top: *mut u8, child: &Child) -> isize {
-    // No signal at its end.
-    const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_UNTRACED;
-    let answer: isize;
-    // SAFETY: in the parent the call changes rax, rcx and r11. The child never comes back from the function.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r12",
-            "call {run}",
-            "ud2",
-            "2:",
-            run = sym run,
-            inlateout("rax") libc::SYS_clone => answer,
-            in("rdi") FLAGS,
-            in("rsi") top,
-            in("rdx") 0,
-            in("r10") 0,
-            in("r8") 0,
-            in("r12") child,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    answer
-}
-
 /// Executes `atom`. The descriptors are the child's own.
-unsafe extern "C" fn run(child: *const Child) -> ! {
+extern "C" fn run(child: usize) -> ! {
     const ERROR: usize = 1;
     const CLOSE_ON_EXEC: usize = 4;
     let environment = [null::<u8>()];
     let nothing = c"/dev/null".as_ptr();
-    // SAFETY: system calls on the child's descriptors; the parent's memory stays as it is.
+    // SAFETY: the parent passes its `Child`, which lives until the child has executed `atom`. System calls on the child's
+    // descriptors; the parent's memory stays as it is.
     unsafe {
-        let child = &*child;
+        let child = &*with_exposed_provenance::<Child>(child);
         syscall!(libc::SYS_dup2, child.output, 1);
         let null = syscall!(libc::SYS_openat, libc::AT_FDCWD, nothing, libc::O_RDWR, 0);
         syscall!(libc::SYS_dup2, null, 0);

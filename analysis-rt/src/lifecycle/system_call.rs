@@ -16,7 +16,7 @@ use crate::lifecycle::actions::Context;
 use crate::lifecycle::{dispositions, follow, handlers, last_stack, late};
 use crate::process::{dispatch, filters, mapping, objects, own_file, table, text, told, twins};
 use crate::sys::call::{getpid, syscall};
-use crate::sys::sandbox;
+use crate::sys::{broker, sandbox};
 
 /// Paths by which a process names its own program.
 const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
@@ -39,6 +39,7 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
             libc::SYS_execve => return follow::execve(original(first), second, third),
             libc::SYS_execveat => return follow::execveat(call.arguments),
             libc::SYS_prctl | libc::SYS_seccomp => return filters::look(call),
+            libc::SYS_landlock_restrict_self => return broker::start(),
             libc::SYS_rt_sigaction => {
                 if dispositions::sigaction(first, second, third, fourth) {
                     // The call that is left asks nothing, and answers 0.

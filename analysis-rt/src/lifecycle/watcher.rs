@@ -13,11 +13,8 @@
 //! which the runtime finds a record for it (see `threads::current`), and [`getpid`] answers the application's
 //! number.
 //!
-//! ABI: `clone` with CLONE_VM starts the child on the given stack with the registers of the parent.
-//! CLONE_PARENT makes it a child of the parent's parent. The base of gs is copied, so the watcher names the
-//! first thread's data.
+//! ABI: CLONE_PARENT makes the child of `clone` a child of the parent's parent.
 
-use core::arch::asm;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,6 +24,7 @@ use atom_abi::{PROCESS_GONE, REPORT_NOW};
 use crate::lifecycle::{end, windows};
 use crate::process::identity;
 use crate::sys::call::{self, WATCHED, WATCHER, syscall};
+use crate::sys::clone;
 use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
 use crate::sys::memory;
 use crate::sys::sandbox;
@@ -69,8 +67,10 @@ pub fn watch(parent: u32) -> Option<u32> {
     PARENT.store(parent, Ordering::Release);
     sandbox::free(stack.addr()..stack.addr() + STACK);
     WATCHED.store(call::system_pid(), Ordering::Release);
-    // SAFETY: the stack is fresh and stays mapped.
-    let answer = with_all_blocked(|| unsafe { clone(stack.add(STACK - THREAD_POINTER)) });
+    let top = stack.wrapping_add(STACK - THREAD_POINTER);
+    // SAFETY: the stack is fresh and stays mapped; the memory above `top` is the watcher's, too.
+    let answer =
+        with_all_blocked(|| unsafe { clone::start(FLAGS, top, top, wait_for_commands, 0) });
     if call::is_error(answer) {
         return None;
     }
@@ -78,38 +78,8 @@ pub fn watch(parent: u32) -> Option<u32> {
     Some(answer as u32)
 }
 
-/// Starts the process that runs [`wait_for_commands`]; `top` is the end of its stack and its thread pointer.
-///
-/// # Safety
-/// The memory below and above `top` is the watcher's alone. All signals are blocked.
-unsafe fn clone(top: *mut u8) -> isize {
-    let answer: isize;
-    // SAFETY: in the parent the call changes rax, rcx and r11. The child never comes back from the function.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "call {run}",
-            "ud2",
-            "2:",
-            run = sym wait_for_commands,
-            inlateout("rax") libc::SYS_clone => answer,
-            in("rdi") FLAGS,
-            in("rsi") top,
-            in("rdx") 0,
-            in("r10") 0,
-            in("r8") top,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    answer
-}
-
 /// What the watcher does.
-extern "C" fn wait_for_commands() -> ! {
+extern "C" fn wait_for_commands(_: usize) -> ! {
     // SAFETY: system calls on this process; the structures live across the calls.
     unsafe {
         WATCHER.store(call::system_pid(), Ordering::Release);

@@ -26,14 +26,44 @@ pub(crate) unsafe fn call6(n: usize, a: [usize; 6]) -> isize {
         return -(libc::EPERM as isize);
     }
     let around = AROUND.load(Ordering::Relaxed);
-    if around.is_null() {
+    let answer = if around.is_null() {
         // SAFETY: the caller's promise.
-        return unsafe { make(n, a) };
+        unsafe { make(n, a) }
+    } else {
+        // SAFETY: only `set_around` writes it, always with an `Around`.
+        let around: Around = unsafe { mem::transmute(around) };
+        // SAFETY: the caller's promise.
+        around(&mut || unsafe { make(n, a) })
+    };
+    if is_error(answer) {
+        failed(n, a, answer)
+    } else {
+        answer
     }
-    // SAFETY: only `set_around` writes it, always with an `Around`.
-    let around: Around = unsafe { mem::transmute(around) };
-    // SAFETY: the caller's promise.
-    around(&mut || unsafe { make(n, a) })
+}
+
+/// Says what a system call of the runtime's answers that has failed.
+#[cold]
+fn failed(n: usize, a: [usize; 6], answer: isize) -> isize {
+    let on_error = ON_ERROR.load(Ordering::Relaxed);
+    if on_error.is_null() {
+        return answer;
+    }
+    // SAFETY: only `set_on_error` writes it, always with an `OnError`.
+    let on_error: OnError = unsafe { mem::transmute(on_error) };
+    on_error(n, a, answer)
+}
+
+/// What may replace the answer of a system call of the runtime's that has failed: it gets the number, the arguments and the
+/// answer.
+pub(crate) type OnError = fn(usize, [usize; 6], isize) -> isize;
+
+/// The [`OnError`], or null.
+static ON_ERROR: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Has a function look at all system calls that fail from now on.
+pub(crate) fn set_on_error(on_error: OnError) {
+    ON_ERROR.store(on_error as *mut (), Ordering::Relaxed);
 }
 
 /// What is done around each system call of the runtime's; it makes the call that it is given.

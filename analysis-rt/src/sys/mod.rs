@@ -2,7 +2,9 @@
 //! the runtime, and no thread-local storage: all of it works before the start.
 
 pub(crate) mod apart;
+pub(crate) mod broker;
 pub(crate) mod call;
+pub(crate) mod clone;
 pub(crate) mod decimal;
 pub(crate) mod fatal;
 pub(crate) mod masks;

@@ -129,6 +129,8 @@ const MAPPING: [i32; 2] = [libc::SYS_mmap as i32, libc::SYS_munmap as i32];
 const OF_SIGNALS: [i32; 2] = [libc::SYS_rt_sigaction as i32, libc::SYS_rt_sigreturn as i32];
 /// Numbers of the system calls by which a process forbids itself system calls.
 const FORBIDDING: [i32; 2] = [libc::SYS_prctl as i32, libc::SYS_seccomp as i32];
+/// Number of the system call by which a process forbids itself to open files.
+const SYS_RESTRICT: i32 = libc::SYS_landlock_restrict_self as i32;
 /// Numbers of the system calls that replace the process's program.
 const SYS_EXECVE: i32 = libc::SYS_execve as i32;
 const SYS_EXECVEAT: i32 = libc::SYS_execveat as i32;
@@ -153,7 +155,8 @@ const CALLED: Arguments = Arguments {
 
 /// Numbers of the system calls at whose arguments the runtime looks in an object of this kind.
 fn looked_at(kind: ObjectKind, is_whole: bool, follows: bool) -> Vec<i32> {
-    let mut numbers = Vec::new();
+    // The C library has no function of its own for it: programs call `syscall`.
+    let mut numbers = vec![SYS_RESTRICT];
     if is_whole {
         match kind {
             ObjectKind::Interpreter => numbers.extend(MAPPING),
@@ -412,7 +415,7 @@ impl Exits {
                 asm.test_low(flags, mask);
                 asm.jump_if(Cond::E)
             });
-            self.emit_look(arguments, stack, asm, wrappers);
+            self.emit_look((arguments, *number), stack, asm, wrappers);
             skip_others.into_iter().for_each(|skip| asm.land(skip));
             asm.land(skip);
         }
@@ -471,14 +474,17 @@ impl Exits {
     /// Between the stack of [`Self::emit_syscall`] and rsp are the flags.
     fn emit_look(
         &self,
-        arguments: Arguments,
+        (arguments, number): (Arguments, i32),
         stack: Stack,
         asm: &mut Asm,
         wrappers: &mut Wrappers,
     ) {
-        // Else a function of libc makes the call, and its own instruction has a hook.
+        // Else a function of libc makes the call, and in a whole process its own instruction has a hook.
         if arguments == MADE {
             self.call_look(None, stack, asm, wrappers);
+        } else if number == SYS_RESTRICT {
+            // The call's own arguments are not looked at.
+            self.call_look(Some(number), stack, asm, wrappers);
         }
     }
 

@@ -34,6 +34,23 @@ fn a_process_that_may_not_report_ends_as_the_original() {
     }
 }
 
+/// A process that forbids itself to open files by Landlock leaves its reports and traces.
+#[test]
+fn a_process_that_may_not_open_files_reports() {
+    for (name, flags) in [
+        ("landlock", &["-pthread"][..]),
+        ("landlock-static", &["-pthread", "-static"]),
+    ] {
+        let place = Place::new(name);
+        place.program("gcc", "landlock.c", flags);
+        place.instrument(&[]);
+        for (way, with_child) in [("itself", 1), ("child", 2), ("thread", 1), ("exec", 1)] {
+            place.same(&[way]);
+            assert_eq!(reports(&place), with_child, "{name} {way}");
+        }
+    }
+}
+
 /// What tools write while such a process runs is cut, which they say; all other effects of the process are the original's.
 #[test]
 fn a_process_in_strict_mode_ends_as_the_original_with_a_cut_log() {
