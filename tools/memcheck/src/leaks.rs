@@ -4,13 +4,14 @@
 //! threads, the program's own mappings. A pointer to a block's start leads to the block; one to its inside only perhaps, unless the
 //! block begins as one of which only the inside is known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::ptr::with_exposed_provenance;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::caches::Cache;
 use crate::errors::{self, Sum};
+use crate::memory::Memory;
 use crate::names::{Does, Family};
 use crate::out::{self, grouped};
 use crate::slots::{self, Block};
@@ -36,79 +37,69 @@ plain_data! {
     }
 }
 
-/// Memory that has roots: start and end.
-fn roots(sp: u64) -> Vec<[u64; 2]> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut found = Vec::new();
-    let mut area_end = 0;
-    for line in maps.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (Some(range), Some(rights)) = (words.next(), words.next()) else {
-            continue;
-        };
-        let path = words.nth(3).unwrap_or_default();
-        let number = |text: &str| u64::from_str_radix(text, 16).ok();
-        let Some((start, end)) = range
-            .split_once('-')
-            .and_then(|(start, end)| Some((number(start)?, number(end)?)))
-        else {
-            continue;
-        };
-        // The tool's data is in the file of the area, and right after it.
-        if path.ends_with("/area") || (path.is_empty() && start == area_end) {
-            area_end = end;
-            continue;
-        }
-        let is_own = slots::is_own(start)
-            || (0x7fff_8000..0x1000_7fff_8000).contains(&start)
-            || (0x5500_0000_0000..0x5555_0000_0000).contains(&start)
-            || (0x5660_0000_0000..0x5680_0000_0000).contains(&start);
-        if rights.starts_with("rw") && !is_own && !path.starts_with("/dev/") {
-            let is_stack = (start..end).contains(&sp);
-            found.push([if is_stack { sp } else { start }, end]);
+/// What the program's stack and registers were when it ended itself: rsp, then the registers that callees keep.
+static AT_EXIT: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+/// Most bytes of stack between the call of `exit` and the end of the process.
+const NEAR: u64 = 1 << 16;
+/// Functions that end the process.
+const ENDING: [&str; 4] = ["exit", "quick_exit", "_exit", "_Exit"];
+
+/// Adds what notes [`AT_EXIT`].
+pub fn add(program: &Program<'_>) {
+    let mut added = HashSet::new();
+    for proc in ENDING.iter().flat_map(|name| program.procs_named(name)) {
+        if !proc.is_stub() && !proc.is_opaque() && added.insert(proc.index()) {
+            use Reg as R;
+            let args = (R::Rsp, R::Rbx, R::Rbp, R::R12, R::R13, R::R14, R::R15);
+            proc.add_call(Before, exiting, args);
         }
     }
-    found
+}
+
+/// The frames of `exit` have nothing of the program's but registers. They are not written as a whole, so they still have
+/// pointers of calls that have ended: the `_exit` in which `exit` ends is not noted.
+#[analysis]
+fn exiting(rsp: u64, rbx: u64, rbp: u64, r12: u64, r13: u64, r14: u64, r15: u64) {
+    let outer = AT_EXIT[0].load(Relaxed);
+    if outer <= rsp || outer - rsp > NEAR {
+        let values = [rsp, rbx, rbp, r12, r13, r14, r15];
+        (AT_EXIT.iter().zip(values)).for_each(|(word, value)| word.store(value, Relaxed));
+    }
+}
+
+/// Calls `found` for a block that a word leads to, and says whether that is certain.
+fn lead(memory: &Memory, word: u64, found: &mut impl FnMut(&'static Block, bool)) {
+    if let Some(block) = slots::find(word)
+        && block.is_live()
+        && word >= block.start()
+        && word < block.start() + block.size().max(1)
+    {
+        let is_certain = word == block.start() || is_known_inside(memory, block, word);
+        found(block, is_certain);
+    }
 }
 
 /// Goes through the words between two addresses; tells the blocks that they lead to, and whether it is certain.
-fn scan([start, end]: [u64; 2], mut found: impl FnMut(&'static Block, bool)) {
-    let mut at = start.next_multiple_of(8);
-    while at + 8 <= end {
-        let word = word(at);
-        at += 8;
-        if let Some(block) = slots::find(word)
-            && block.is_live()
-            && word >= block.start()
-            && word < block.start() + block.size().max(1)
-        {
-            found(block, word == block.start() || is_known_inside(block, word));
-        }
-    }
-}
-
-/// A word of mapped memory of the process, which ends.
-fn word(at: u64) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe { with_exposed_provenance::<u64>(at as usize).read_volatile() }
+fn scan(memory: &Memory, range: [u64; 2], mut found: impl FnMut(&'static Block, bool)) {
+    memory.words(range, |word| lead(memory, word, &mut found));
 }
 
 /// True for the place inside a block that is kept instead of its start: after the number of an array's elements, after the
 /// length of a block, or after the head of a string of old versions of C++'s library.
-fn is_known_inside(block: &Block, at: u64) -> bool {
+fn is_known_inside(memory: &Memory, block: &Block, at: u64) -> bool {
     let (start, size) = (block.start(), block.size());
     let inside = at - start;
     if size < 24 || inside != 8 && inside != 24 {
         return false;
     }
-    let first = word(start);
+    let first = memory.word(start);
     match inside {
         8 if block.does().family() == Family::NewArray => {
             first != 0 && (size - 8).is_multiple_of(first)
         }
         8 => first == size - 8 || first == (size - 8).next_multiple_of(16),
         _ => {
-            let capacity = word(start + 8);
+            let capacity = memory.word(start + 8);
             first <= capacity && capacity.checked_add(25) == Some(size)
         }
     }
@@ -126,26 +117,39 @@ fn range_of(block: &Block) -> [u64; 2] {
     [block.start(), block.start() + block.size()]
 }
 
-fn follow(work: &mut Vec<[u64; 2]>) {
-    while let Some(range) = work.pop() {
-        scan(range, |block, is_certain| {
-            let mark = if is_certain { REACHABLE } else { POSSIBLE };
-            if mark_of(block) < mark {
-                set(block, mark);
-                if mark == REACHABLE {
-                    work.push(range_of(block));
-                }
+/// Marks what the roots lead to, and what that leads to.
+fn follow(memory: &Memory) {
+    let [rsp, registers @ ..] = AT_EXIT.each_ref().map(|word| word.load(Relaxed));
+    let mut work = memory.roots(rsp);
+    let mut next = Vec::new();
+    let mark = |block: &'static Block, is_certain: bool, work: &mut Vec<[u64; 2]>| {
+        let mark = if is_certain { REACHABLE } else { POSSIBLE };
+        if mark_of(block) < mark {
+            set(block, mark);
+            if mark == REACHABLE {
+                work.push(range_of(block));
             }
+        }
+    };
+    for word in registers {
+        lead(memory, word, &mut |block, is_certain| {
+            mark(block, is_certain, &mut next);
         });
+    }
+    while let Some(range) = work.pop() {
+        scan(memory, range, |block, is_certain| {
+            mark(block, is_certain, &mut next);
+        });
+        work.append(&mut next);
     }
 }
 
 /// Blocks that only possibly reached ones lead to are so, too.
-fn follow_possible() {
+fn follow_possible(memory: &Memory) {
     let possible = slots::live().filter(|block| mark_of(block) == POSSIBLE);
     let mut work: Vec<_> = possible.map(range_of).collect();
     while let Some(range) = work.pop() {
-        scan(range, |block, _| {
+        scan(memory, range, |block, _| {
             if mark_of(block) < POSSIBLE {
                 set(block, POSSIBLE);
                 work.push(range_of(block));
@@ -176,7 +180,7 @@ impl Amount {
 }
 
 /// What only lost blocks lead to is lost with them. Returns for the others, by their starts, what each leads to.
-fn follow_lost() -> HashMap<u64, Amount> {
+fn follow_lost(memory: &Memory) -> HashMap<u64, Amount> {
     let mut led_to: HashMap<u64, Amount> = HashMap::new();
     let lost: Vec<_> = slots::live().filter(|block| mark_of(block) == 0).collect();
     for leader in lost {
@@ -187,7 +191,7 @@ fn follow_lost() -> HashMap<u64, Amount> {
         let mut sum = Amount::default();
         let mut inner = vec![range_of(leader)];
         while let Some(range) = inner.pop() {
-            scan(range, |block, _| {
+            scan(memory, range, |block, _| {
                 if mark_of(block) != 0 || block.start() == own {
                     return;
                 }
@@ -226,9 +230,7 @@ fn leak_of(mark: u8) -> Leak {
 }
 
 /// Finds the leaks and tells them. Returns what of them are errors.
-///
-/// Below `sp` the stack that it is in has no roots.
-pub fn report(detail: Detail, caches: AllThreads<Cache>, sp: u64) -> Sum {
+pub fn report(detail: Detail, caches: AllThreads<Cache>) -> Sum {
     let (mut allocations, mut frees, mut bytes) = (0, 0, 0);
     for cache in caches.iter() {
         allocations += cache.allocations.get();
@@ -249,13 +251,17 @@ pub fn report(detail: Detail, caches: AllThreads<Cache>, sp: u64) -> Sum {
     if detail.is_off != 0 {
         return Sum::default();
     }
-    leaks(detail, sp)
+    leaks(detail)
 }
 
-fn leaks(detail: Detail, sp: u64) -> Sum {
-    follow(&mut roots(sp));
-    follow_possible();
-    let led_to = follow_lost();
+fn leaks(detail: Detail) -> Sum {
+    let Some(memory) = Memory::of_process() else {
+        out::note("Leaks are not looked for: /proc/self/maps cannot be read\n\n");
+        return Sum::default();
+    };
+    follow(&memory);
+    follow_possible(&memory);
+    let led_to = follow_lost(&memory);
     let mut records: HashMap<Key, Record> = HashMap::new();
     for block in slots::live() {
         let key = (leak_of(mark_of(block)), block.does(), block.allocated());

@@ -11,6 +11,7 @@ mod errors;
 mod functions;
 mod heap;
 mod leaks;
+mod memory;
 mod names;
 mod options;
 mod out;
@@ -70,15 +71,12 @@ fn begin(
 
 #[analysis]
 fn end(detail: Record<Detail>, exit_code: i32, caches: AllThreads<Cache>) {
-    // This routine itself is on the program's stack.
-    let here = 0u8;
-    let sp = std::ptr::from_ref(&here).expose_provenance() as u64;
-    Uninterrupted::run(|_| report(*detail.get(), exit_code, caches, sp));
+    Uninterrupted::run(|_| report(*detail.get(), exit_code, caches));
 }
 
-/// Tells leaks and sums. `sp` is where the program's stack ends.
-fn report(detail: Detail, exit_code: i32, caches: AllThreads<Cache>, sp: u64) {
-    let leaks = leaks::report(detail, caches, sp);
+/// Tells leaks and sums.
+fn report(detail: Detail, exit_code: i32, caches: AllThreads<Cache>) {
+    let leaks = leaks::report(detail, caches);
     let sum = errors::sum();
     let errors = sum.errors + leaks.errors;
     let [all, places, suppressed, suppressed_places] = [
@@ -113,6 +111,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let stacks = CallStacks::add(program);
     let references = check::add(program);
     functions::add(program, &stacks);
+    leaks::add(program);
     let symbols = symbols::Symbols::of(program);
     program.tables_may_grow();
     let args = (
