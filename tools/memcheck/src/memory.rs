@@ -181,24 +181,29 @@ mod tests {
 
     #[test]
     fn words_beyond_the_end_of_a_file_are_left_out() {
+        use std::ffi::{c_int, c_long, c_void};
         use std::os::fd::AsRawFd;
         unsafe extern "C" {
-            fn mmap(at: usize, len: usize, prot: i32, how: i32, fd: i32, from: i64) -> usize;
-            fn munmap(at: usize, len: usize) -> i32;
+            fn mmap(
+                at: *mut c_void,
+                len: usize,
+                prot: c_int,
+                how: c_int,
+                fd: c_int,
+                from: c_long,
+            ) -> isize;
         }
         let path = std::env::temp_dir().join(format!("memcheck-words-{}", std::process::id()));
         std::fs::write(&path, 7u64.to_ne_bytes().repeat(512)).unwrap();
         let file = File::open(&path).unwrap();
         // SAFETY: a new private mapping of two pages, of which the file has one.
-        let at = unsafe { mmap(0, 8192, 3, 2, file.as_raw_fd(), 0) } as u64;
+        let at = unsafe { mmap(std::ptr::null_mut(), 8192, 3, 2, file.as_raw_fd(), 0) } as u64;
         let memory = Memory::of_process().unwrap();
         let mut words = Vec::new();
         memory.words([at, at + 8192], |word| words.push(word));
         assert_eq!(words, [7; 512]);
         assert_eq!([memory.word(at + 4088), memory.word(at + 4096)], [7, 0]);
         assert_eq!(memory.word(8), 0);
-        // SAFETY: mapped above.
-        unsafe { munmap(at as usize, 8192) };
         std::fs::remove_file(path).unwrap();
     }
 }
