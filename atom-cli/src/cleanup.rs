@@ -6,6 +6,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exhausted;
 use crate::surroundings::is_ignored_at_start;
+use output::message::say;
 
 /// Installs handlers: SIGINT, SIGTERM and SIGHUP remove the temporary files, then end the process. Those that
 /// the process ignores by inheritance stay ignored.
@@ -32,10 +33,10 @@ pub fn on_panic() {
             exhausted::report();
             std::process::exit(1);
         }
-        eprintln!(
+        say(&format!(
             "atom: internal error: {info}\n  help: this is a bug in atom; please report it \
              with the command line, the program and the output of `atom --version`"
-        );
+        ));
         std::process::exit(1);
     }));
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::{find, help};
+use output::message::say;
 
 /// Exit code after an invalid command line.
 const INVALID: u8 = 2;
@@ -17,7 +18,7 @@ pub fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
         .map(|w| w.to_string_lossy().into_owned())
         .collect();
     if let Some(text) = tool_option(error, &words) {
-        eprintln!("{text}");
+        say(&text);
         return ExitCode::from(INVALID);
     }
     if let Some(tool) = helped(error, &words) {

@@ -11,6 +11,7 @@ use crate::job::Answer;
 use crate::progress::Progress;
 use crate::request::Request;
 use crate::{cleanup, clocks, message};
+use output::message::say;
 
 /// A step of instrumenting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,10 +146,10 @@ impl Steps {
             let memory = memory("VmRSS:").unwrap_or(0) as f64 / 1e6;
             let time = time.as_secs_f64();
             let processor = processor_time().saturating_sub(processor).as_secs_f64();
-            eprintln!(
+            say(&format!(
                 "{name:>8}  {time:8.3} s {processor:8.3} s CPU {memory:6.0} MB  {}",
                 found()
-            );
+            ));
         }
     }
 

@@ -19,6 +19,7 @@ use crate::find;
 use crate::message::note;
 use crate::request::Request;
 use crate::steps::{Step, Steps};
+use output::message::say;
 use settings::Settings;
 
 pub use deliver::beside;
@@ -80,14 +81,14 @@ fn instrument(
     pipeline::instrument(inputs, tool, &options, steps, |made, steps| {
         deliver::deliver(request, made, steps)?;
         if !request.quiet {
-            eprintln!("{}", summary::summary(request, made, steps));
+            say(&summary::summary(request, made, steps));
             if let Some(line) = summary::changes(made) {
-                eprintln!("{line}");
+                say(&line);
             }
             if tool.is_some()
                 && let Some(line) = summary::left_out(made, options.unseen_code)
             {
-                eprintln!("{line}");
+                say(&line);
             }
         }
         Ok(())

@@ -24,6 +24,7 @@ use crate::kept::identity::Identity;
 use crate::kept::store::Store;
 use crate::source;
 use crate::surroundings::Surroundings;
+use output::message::say;
 
 /// The word by which this command is known.
 const WORD: &str = "--followed";
@@ -225,7 +226,7 @@ pub fn main() -> Option<ExitCode> {
     call.note_reason(&reason);
     surroundings.restore();
     let error = execute(&call.path, &call.arguments, &environment);
-    eprintln!("atom: executing {}: {error}", call.path.display());
+    say(&format!("atom: executing {}: {error}", call.path.display()));
     Some(ExitCode::from(CANNOT_EXECUTE))
 }
 

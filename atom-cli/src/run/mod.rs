@@ -35,6 +35,7 @@ use crate::{exhausted, help};
 use control::Controlling;
 pub use instrument::tool_file;
 use instrument::{Made, RunRequest, UNSEEN, Voice};
+use output::message::say;
 use processes::Processes;
 use program::Program;
 use record::Record;
@@ -349,13 +350,20 @@ fn tell(
             1 => String::new(),
             _ => format!(" (the sum of {number}; --per-process leaves each)"),
         };
-        eprintln!("{line}{of}");
+        say(&format!("{line}{of}"));
     }
     if let Some(profile) = processes.profiles().first() {
-        eprintln!("look closer: atom report {}", processes.short(profile));
+        say(&format!(
+            "look closer: atom report {}",
+            processes.short(profile)
+        ));
     }
     match list {
-        Some(Ok(file)) => eprintln!("{}: listed in {}", processes.size(), file.display()),
+        Some(Ok(file)) => say(&format!(
+            "{}: listed in {}",
+            processes.size(),
+            file.display()
+        )),
         Some(Err(e)) => note(&format!("the list of processes cannot be written: {e}")),
         None => {}
     }

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use atom_core::{Error, Result};
 
 use crate::kept::records;
+use output::message::say;
 
 const DOING: &str = "preparing the run";
 
@@ -201,10 +202,10 @@ pub fn tell_failures(entries: &[Entry]) -> bool {
         }
     }
     for line in failures.iter().take(NAMED) {
-        eprintln!("{line}");
+        say(line);
     }
     if let Some(more) = failures.len().checked_sub(NAMED + 1) {
-        eprintln!("and {} more", more + 1);
+        say(&format!("and {} more", more + 1));
     }
     !failures.is_empty()
 }

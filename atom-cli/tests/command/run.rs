@@ -109,6 +109,19 @@ fn streams_arguments_and_exit_codes_pass_through() {
     assert_eq!(runs.entries(), 1, "instrumented once");
 }
 
+/// As under `2>&1 | head`.
+#[test]
+fn messages_that_nobody_reads_change_nothing() {
+    let runs = Runs::new();
+    for words in [&["run", "icount", "--"][..], &["run", "-q", "icount", "--"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = runs.command(&[words, &["./app", "exit", "5"]].concat());
+        let output = command.stderr(writer).output().expect("atom runs");
+        assert_eq!(output.status.code(), Some(5), "{words:?}");
+    }
+}
+
 #[test]
 fn quiet_runs_print_no_notes() {
     let runs = Runs::new();

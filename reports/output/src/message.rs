@@ -1,5 +1,6 @@
 //! Notes, and numbers in messages.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// True once nobody wants notes.
@@ -13,8 +14,13 @@ pub fn leave_out_notes() {
 /// Prints a note: something worth knowing that is no error.
 pub fn note(text: &str) {
     if !QUIET.load(Ordering::Relaxed) {
-        eprintln!("atom: note: {text}");
+        say(&format!("atom: note: {text}"));
     }
+}
+
+/// Prints a line on standard error. Where nobody reads it any more, it is lost: a message must not change how the command ends.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// A number with commas: `1,234,567`.

@@ -6,6 +6,7 @@
 use profile::{Fact, Follows, Profile};
 
 use super::super::grid::{Cell, Grid};
+use output::message::say;
 
 /// Number of lines that tell what grew.
 const MOST_LINES: usize = 5;
@@ -37,10 +38,10 @@ impl Growth {
     /// Tells on the error output what grew.
     pub fn tell(&self) {
         for line in self.found.iter().take(MOST_LINES) {
-            eprintln!("grew more than {} %: {line}", self.above);
+            say(&format!("grew more than {} %: {line}", self.above));
         }
         if let more @ 1.. = self.found.len().saturating_sub(MOST_LINES) {
-            eprintln!("and {more} more");
+            say(&format!("and {more} more"));
         }
     }
 
