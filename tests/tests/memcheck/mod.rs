@@ -152,6 +152,20 @@ fn errors_are_found_in_threads_children_handlers_and_coroutines() {
     }
 }
 
+#[test]
+fn null_pointers_are_told_and_fault() {
+    for level in ["-O0", "-O2"] {
+        let program = build("null.c", &[level]);
+        let mut original = Command::new(&program);
+        plain_environment(&mut original);
+        let original = run(&mut original, &Setting::default()).unwrap();
+        let outcome = memcheck(&program, &[], &[]);
+        assert_eq!(outcome.stdout, original.stdout);
+        assert_eq!(outcome.end, original.end);
+        compare("null.c", &told(&outcome));
+    }
+}
+
 /// What a process leads to when it ends: frames that have ended are no roots, and memory that cannot be read is survived.
 #[test]
 fn leaks_are_told_by_what_the_end_leads_to() {

@@ -390,7 +390,8 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     };
     let size = u64::from(checked.size);
     let address = address.wrapping_add_signed(checked.offset.into());
-    if !slots::has(address) && !slots::has(address.wrapping_add(size - 1)) {
+    let is_heap = slots::has(address) || slots::has(address.wrapping_add(size - 1));
+    if !is_heap && !shadow::is_null(address) {
         return;
     }
     let Some(closed) = shadow::first_closed(address, size) else {

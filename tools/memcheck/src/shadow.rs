@@ -14,6 +14,11 @@ pub const REDZONE: u8 = 0xfa;
 /// Of a block that was freed.
 pub const FREED: u8 = 0xfd;
 
+/// Of the first pages.
+const NULL: u8 = 0xfe;
+/// End of the addresses at which the kernel maps nothing for a program, so that a null pointer to a structure faults.
+const NULL_END: u64 = 1 << 16;
+
 /// First address of the shadow that is above the tool's code and data, and the end.
 const SPAN: [u64; 2] = [0x8000_0000, 0x1000_7fff_8000];
 const PAGE: u64 = 4096;
@@ -60,10 +65,20 @@ pub fn give_back(start: u64, end: u64) {
 /// Maps the shadow.
 pub fn begin() -> bool {
     // The shadow of the first pages, which no program maps, may be where the tool's own data is.
+    let end_of_null = OFFSET + NULL_END / 8;
+    let mut is_null_mapped = true;
     for page in (OFFSET..SPAN[0]).step_by(PAGE as usize) {
-        map(page, PAGE);
+        is_null_mapped &= map(page, PAGE) || page >= end_of_null;
+    }
+    if is_null_mapped {
+        set(0, NULL_END, NULL);
     }
     map(SPAN[0], SPAN[1] - SPAN[0])
+}
+
+/// True for a null pointer, and for a place in what it would point to.
+pub fn is_null(address: u64) -> bool {
+    address < NULL_END
 }
 
 fn at(address: u64) -> *mut u8 {
