@@ -18,11 +18,11 @@ static void handler(int signal) {
     siglongjmp(back, 1);
 }
 
-__attribute__((noinline)) static int second(struct node *node) {
+__attribute__((noipa)) static int second(struct node *node) {
     return node->second; // error: Invalid read of size 4
 }
 
-__attribute__((noinline)) static void set(struct node *node, struct node *next) {
+__attribute__((noipa)) static void set(struct node *node, struct node *next) {
     node->next = next; // error: Invalid write of size 8
 }
 
