@@ -137,10 +137,10 @@ extern "C" fn serve(served: usize) -> ! {
 /// True as long as the process is there and has the broker's memory: it may have executed another program.
 fn is_served(served: usize) -> bool {
     const KCMP_VM: usize = 1;
-    // SAFETY: the kernel compares two processes.
+    // SAFETY: the kernel compares two processes. It may refuse that; else the answer is 0 or an order.
     unsafe {
         syscall!(libc::SYS_getppid) as usize == served
-            && syscall!(libc::SYS_kcmp, served, system_pid(), KCMP_VM, 0, 0) != 1
+            && syscall!(libc::SYS_kcmp, served, system_pid(), KCMP_VM, 0, 0) <= 0
     }
 }
 
