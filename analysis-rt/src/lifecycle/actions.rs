@@ -112,6 +112,16 @@ pub(crate) struct Context {
 const _: () = assert!(core::mem::offset_of!(Context, address) == 168);
 const _: () = assert!(core::mem::offset_of!(Context, mask) == 296);
 
+/// What an instruction that loads 0 leaves in a register.
+pub(super) struct Answer {
+    /// The register's number in instructions.
+    pub number: u8,
+    /// Mask of the bits that stay.
+    pub kept: u64,
+    /// True if flags are those of the register's low byte.
+    pub sets_flags: bool,
+}
+
 impl Context {
     /// Goes to the instruction after `rdtsc`, which answers 0.
     pub(super) fn answer_clock(&mut self) {
@@ -121,6 +131,41 @@ impl Context {
         self.registers[RDX] = 0;
         self.registers[RAX] = 0;
         self.address += SIZE;
+    }
+
+    /// Goes to the instruction `size` bytes farther. A register keeps the bits of a mask; flags are those of a result that is
+    /// 0, or the register's low byte.
+    pub(super) fn answer_byte(&mut self, size: u64, register: Option<Answer>) {
+        /// CF, PF, AF, ZF, SF and OF.
+        const ARITHMETIC: u64 = 0x8d5;
+        const PF: u64 = 1 << 2;
+        const ZF: u64 = 1 << 6;
+        const SF: u64 = 1 << 7;
+        let mut result = Some(0u8);
+        if let Some(answer) = register {
+            let register = self.general(answer.number);
+            *register &= answer.kept;
+            result = answer.sets_flags.then_some(*register as u8);
+        }
+        if let Some(result) = result {
+            let is_even = result.count_ones().is_multiple_of(2);
+            let flags = [(PF, is_even), (ZF, result == 0), (SF, result >> 7 != 0)];
+            let set = flags.iter().filter(|flag| flag.1).map(|flag| flag.0);
+            self.processor_flags = self.processor_flags & !ARITHMETIC | set.sum::<u64>();
+        }
+        self.address += size;
+    }
+
+    /// A general register by its number in instructions.
+    fn general(&mut self, number: u8) -> &mut u64 {
+        const RSP: u8 = 4;
+        /// Places of rax, rcx, rdx, rbx, rsp, rbp, rsi and rdi.
+        const PLACES: [usize; 8] = [13, 14, 12, 11, 0, 10, 9, 8];
+        match number {
+            RSP => &mut self.stack_pointer,
+            0..8 => &mut self.registers[PLACES[usize::from(number)]],
+            _ => &mut self.registers[usize::from(number & 7)],
+        }
     }
 
     /// rbp.

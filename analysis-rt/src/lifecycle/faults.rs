@@ -13,8 +13,8 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lifecycle::actions::{Context, FAULTS};
-use crate::lifecycle::end;
 use crate::lifecycle::trail::{Fault, Trail};
+use crate::lifecycle::{end, lookups};
 use crate::process::boundaries::{Place, place_of, routine_at};
 use crate::process::copy::copy_words;
 use crate::process::frames::{Frame, is_tool};
@@ -47,7 +47,7 @@ pub(crate) fn begin() {
 }
 
 /// Looks at a signal. Returns true if it is a fault of the tool: all is told then, and the process ends by the signal when the
-/// handler returns. A clock that must not be read answers 0 instead, and the thread continues. `is_handled` says that the application has a handler.
+/// handler returns. A clock that must not be read, and a look-up that may fault, answer 0 instead, and the thread continues. `is_handled` says that the application has a handler.
 ///
 /// # Safety
 /// Called in the handler, with what the kernel gave.
@@ -71,6 +71,11 @@ pub(super) unsafe fn is_of_tool(
     // SAFETY: an instruction of the tool's that has just run, or of inserted code.
     if signal == libc::SIGSEGV && !is_jump && unsafe { is_clock(frame.address) } {
         context.answer_clock();
+        return true;
+    }
+    let is_nowhere = signal == libc::SIGSEGV && information.si_code == libc::SI_KERNEL;
+    // SAFETY: as above.
+    if is_nowhere && routine.is_some() && unsafe { lookups::answer(context) } {
         return true;
     }
     let is_far = at.wrapping_sub(frame.stack_pointer).wrapping_add(NEAR) > 2 * NEAR;

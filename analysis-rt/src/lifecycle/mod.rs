@@ -12,6 +12,7 @@ pub(crate) mod follow;
 pub(crate) mod handlers;
 mod last_stack;
 pub(crate) mod late;
+pub(crate) mod lookups;
 pub(crate) mod start;
 pub(crate) mod system_call;
 pub(crate) mod totals;

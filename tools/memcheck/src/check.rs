@@ -2,7 +2,9 @@
 
 use atom_tool::prelude::*;
 use atom_tool::stacks::{FrameRule, FrameRules};
-use atom_tool::{Direction, MemoryAccess, RepCount, SiteList, Times, Uninterrupted};
+use atom_tool::{
+    Direction, MemoryAccess, RepCount, SiteList, Times, Uninterrupted, lookups_may_fault,
+};
 
 use crate::errors::{self, Wrong};
 use crate::names::is_libc;
@@ -38,6 +40,7 @@ unsafe impl Sync for Table {}
 static TABLE: std::sync::OnceLock<Table> = std::sync::OnceLock::new();
 
 pub fn begin(checked: Array<Checked>) {
+    lookups_may_fault();
     let _ = TABLE.set(Table(checked));
 }
 
