@@ -29,6 +29,8 @@ thread_state! {
         pub bytes: ThreadCell<u64>,
         /// Address of what `traces` keeps of the thread; 0 if there is nothing.
         pub walks: ThreadCell<u64>,
+        /// Start and end of the stack that a request was last made on.
+        pub stack: [ThreadCell<u64>; 2],
     }
 }
 

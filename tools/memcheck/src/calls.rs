@@ -6,10 +6,11 @@ use atom_tool::prelude::*;
 use atom_tool::{ThreadData, Uninterrupted};
 
 use crate::caches::Cache;
+use crate::custom;
 use crate::errors::{self, Wrong};
 use crate::heap::{self, Wanted};
 use crate::names::{Does, Does as D, Family, PROCEDURES};
-use crate::slots::{self, Block};
+use crate::slots::{self, Block, Known};
 use crate::traces;
 
 /// Size of a page in bytes.
@@ -224,7 +225,7 @@ fn reallocate(cache: &Cache, old: u64, wanted: Wanted) -> Option<u64> {
         return None;
     }
     if block.does().family() != Family::Malloc {
-        mismatch(block, does, stack);
+        mismatch(block.known(), does, stack);
     }
     let new = heap::allocate(cache, wanted, false)?;
     heap::copy(old, new, block.size().min(size));
@@ -260,12 +261,18 @@ fn free_sized(
 
 /// Frees a block, or reports why it cannot.
 #[inline]
-fn release(cache: &Cache, address: u64, does: Does, stack: u32, size: Option<u64>) {
+pub fn release(cache: &Cache, address: u64, does: Does, stack: u32, size: Option<u64>) {
+    if custom::is_used()
+        && does.family() != Family::Custom
+        && let Some(known) = Uninterrupted::run(|_| custom::free_by_function(address, stack))
+    {
+        return mismatch(known, does, stack);
+    }
     let block = slots::find(address).filter(|b| b.start() == address && b.is_live());
     let is_other = block.is_some_and(|block| block.does().family() != does.family());
     if let Some(block) = block {
         if is_other {
-            mismatch(block, does, stack);
+            mismatch(block.known(), does, stack);
         } else if let Some(size) = size
             && size != block.size()
         {
@@ -290,10 +297,6 @@ fn release(cache: &Cache, address: u64, does: Does, stack: u32, size: Option<u64
 /// Reports that a block is about to be freed by another family than allocated it.
 #[cold]
 #[inline(never)]
-fn mismatch(block: &Block, does: Does, stack: u32) {
-    report(&Wrong::Mismatch {
-        known: block.known(),
-        does,
-        stack,
-    });
+fn mismatch(known: Known, does: Does, stack: u32) {
+    report(&Wrong::Mismatch { known, does, stack });
 }

@@ -3,12 +3,15 @@
 use atom_tool::prelude::*;
 use atom_tool::stacks::{FrameRule, FrameRules};
 use atom_tool::{
-    Direction, MemoryAccess, RepCount, SiteList, Times, Uninterrupted, lookups_may_fault,
+    Direction, MemoryAccess, RepCount, SiteList, ThreadData, Times, Uninterrupted,
+    lookups_may_fault,
 };
 
+use crate::caches::Cache;
 use crate::errors::{self, Wrong};
 use crate::names::is_libc;
-use crate::{functions, shadow, slots, traces};
+use crate::requests::{self, Matcher};
+use crate::{custom, functions, shadow, traces};
 
 plain_data! {
     /// What is known of a checked reference.
@@ -53,9 +56,10 @@ fn is_string(symbol: &str) -> bool {
 }
 
 /// Adds the checks.
-pub fn add(program: &Program<'_>) -> References {
+pub fn add(program: &Program<'_>, cache: ThreadData<Cache>) -> References {
     let mut references = References::default();
     let is_static = program.objects().len() == 1;
+    let mut has_requests = false;
     for proc in program.procs() {
         let is_own = proc.first_block().is_some() && !proc.is_stub();
         let is_excepted = is_libc(proc.object().name()) || is_static && is_string(proc.symbol());
@@ -66,10 +70,20 @@ pub fn add(program: &Program<'_>) -> References {
         let frame = proc.frame().and_then(|frame| frame.frame_reg());
         for block in proc.blocks() {
             references.check(block, &rules, frame == Some(Reg::Rbp));
+            let mut requests = Matcher::default();
             for inst in block.insts() {
                 references.check_strings(inst, &rules);
+                if requests.ends(inst) {
+                    let rule = rules.at(inst);
+                    let number = references.push(inst, rule);
+                    requests::add_call(inst, number, rule, cache);
+                    has_requests = true;
+                }
             }
         }
+    }
+    if has_requests {
+        requests::add(program);
     }
     references
 }
@@ -144,6 +158,7 @@ impl<'a> Group<'a> {
 fn groups<'a>(block: Block<'a>, has_frame: bool) -> Vec<Group<'a>> {
     let types = [InstType::Load, InstType::Store];
     let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut requests = Matcher::default();
     for inst in block.insts() {
         let is_reference = types.iter().any(|t| inst.is_type(*t));
         let memory = if is_reference {
@@ -181,17 +196,31 @@ fn groups<'a>(block: Block<'a>, has_frame: bool) -> Vec<Group<'a>> {
                 references: vec![reference],
             }));
         }
+        let is_request = requests.ends(inst);
         let written = inst.reg_usage().updated;
         for group in &mut groups {
             let registers = [group.base, group.index];
             let is_changed = registers.iter().flatten().any(|reg| written.contains(*reg));
-            group.is_open &= !is_changed;
+            group.is_open &= !is_changed && !is_request;
         }
     }
     groups
 }
 
 impl References {
+    /// An instruction that is no reference, but has a number and a frame. Returns the number.
+    fn push(&mut self, inst: Inst<'_>, rule: FrameRule) -> u32 {
+        self.checked.push(Checked {
+            rule,
+            offset: 0,
+            size: 0,
+            is_write: false,
+            is_vector: false,
+            _unused: 0,
+        });
+        self.sites.push(inst) as u32
+    }
+
     /// String instructions: `movs`, `stos`, `lods`, repeated or not. Of `cmps` and `scas` only the processor knows how far they
     /// go.
     fn check_strings(&mut self, inst: Inst<'_>, rules: &FrameRules) {
@@ -340,7 +369,7 @@ fn string(address: u64, count: u64, size: u64, down: u64, access: u32, sp: u64, 
         0 => address,
         _ => address.wrapping_sub(len).wrapping_add(size),
     };
-    if len != 0 && slots::has(address) && !shadow::is_range_open(first, len) {
+    if len != 0 && custom::may_have(address) && !shadow::is_range_open(first, len) {
         bad_string(first, len, access, sp, rbp);
     }
 }
@@ -393,7 +422,7 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     };
     let size = u64::from(checked.size);
     let address = address.wrapping_add_signed(checked.offset.into());
-    let is_heap = slots::has(address) || slots::has(address.wrapping_add(size - 1));
+    let is_heap = custom::may_have(address) || custom::may_have(address.wrapping_add(size - 1));
     if !is_heap && !shadow::is_null(address) {
         return;
     }

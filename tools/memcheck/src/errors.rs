@@ -9,13 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use atom_tool::prelude::*;
 
-use crate::names::Does;
+use crate::custom;
+use crate::muted;
+use crate::names::{Does, Family};
 use crate::out;
 use crate::slots::{self, Known};
 use crate::suppressions;
 use crate::told::{Frame, Kind, Part, Told};
 use crate::traces;
 
+/// Bit of a stack's call that is a client request: the rest is its number among the checked instructions.
+pub const SITE: u32 = 1 << 31;
 /// Number of places from which on errors are counted only.
 const MOST: usize = 1000;
 
@@ -77,6 +81,8 @@ pub enum Wrong {
         does: Does,
         stack: u32,
     },
+    /// A client request names a pool that there is not.
+    Pool { address: u64, stack: u32 },
     /// A size is below zero.
     Size { size: u64, does: Does, stack: u32 },
 }
@@ -177,13 +183,28 @@ impl Wrong {
             Self::Mismatch { stack, .. } => (4, 0, stack),
             Self::Size { stack, .. } => (5, 0, stack),
             Self::DeletedSize { stack, .. } => (6, 0, stack),
+            Self::Pool { stack, .. } => (8, 0, stack),
             Self::Param { what, stack, .. } => (7, what.as_ptr().addr() as u32, stack),
         }
+    }
+
+    /// True for an access to a stack's memory that a procedure closed which has ended.
+    fn is_stale(&self) -> bool {
+        let (Self::Access { address, stack, .. }
+        | Self::Range { address, stack, .. }
+        | Self::Param { address, stack, .. }) = *self
+        else {
+            return false;
+        };
+        custom::is_used() && custom::is_stale(address, stack)
     }
 }
 
 /// Reports an error, if its place is new.
 pub fn report(wrong: &Wrong) {
+    if muted::is_muted() || wrong.is_stale() {
+        return;
+    }
     let place = wrong.place();
     let is_new = with(|places| {
         if places.len() >= MOST && !places.contains_key(&place) {
@@ -218,15 +239,17 @@ fn access_text(is_write: bool, size: u64) -> String {
     format!("Invalid {verb} of size {size}")
 }
 
-fn describe(wrong: &Wrong) -> Told {
-    let own = |does: Does| Some(Frame::of_function(does.name(), does.symbol(), None));
-    let new = |kind, what, own, stack, parts| Told {
+fn new(kind: Kind, what: String, own: Option<Frame>, stack: u32, parts: Vec<Part>) -> Told {
+    Told {
         kind,
         what,
         stack: frames(own, stack),
         parts,
         leaked: None,
-    };
+    }
+}
+
+fn describe(wrong: &Wrong) -> Told {
     match *wrong {
         Wrong::Access {
             access,
@@ -289,12 +312,18 @@ fn describe(wrong: &Wrong) -> Told {
             stack,
         } => {
             let what = "Invalid free() / delete / delete[] / realloc()".to_owned();
-            new(Kind::Free, what, own(does), stack, address_parts(address))
+            new(
+                Kind::Free,
+                what,
+                own_frame(does),
+                stack,
+                address_parts(address),
+            )
         }
         Wrong::Mismatch { known, does, stack } => {
             let what = "Mismatched free() / delete / delete []".to_owned();
             let parts = block_parts(known.start, &known);
-            new(Kind::Mismatch, what, own(does), stack, parts)
+            new(Kind::Mismatch, what, own_frame(does), stack, parts)
         }
         Wrong::DeletedSize {
             known,
@@ -304,14 +333,18 @@ fn describe(wrong: &Wrong) -> Told {
         } => {
             let what = format!("Mismatched new/delete size value: {size}");
             let parts = block_parts(known.start, &known);
-            new(Kind::Mismatch, what, own(does), stack, parts)
+            new(Kind::Mismatch, what, own_frame(does), stack, parts)
         }
         Wrong::Size { size, does, stack } => {
             let (name, size) = (does.name(), size as i64);
             let what = format!(
                 "Argument 'size' of function {name} has a fishy (possibly negative) value: {size}"
             );
-            new(Kind::Fishy, what, own(does), stack, Vec::new())
+            new(Kind::Fishy, what, own_frame(does), stack, Vec::new())
+        }
+        Wrong::Pool { address, stack } => {
+            let what = "Illegal memory pool address".to_owned();
+            new(Kind::Pool, what, None, stack, address_parts(address))
         }
     }
 }
@@ -320,7 +353,10 @@ fn describe(wrong: &Wrong) -> Told {
 fn frames(own: Option<Frame>, stack: u32) -> Vec<Frame> {
     let calls = traces::calls(stack).unwrap_or_default();
     let places = PLACES.get();
-    let sites = calls.iter().filter_map(|n| places?.calls.get(*n as usize));
+    let sites = calls.iter().filter_map(|n| match n & SITE {
+        0 => places?.calls.get(*n as usize),
+        _ => places?.accesses.get((n & !SITE) as usize),
+    });
     let mut frames: Vec<Frame> = own
         .into_iter()
         .chain(sites.map(|site| Frame::of_site(&site)))
@@ -334,12 +370,17 @@ fn frames(own: Option<Frame>, stack: u32) -> Vec<Frame> {
 
 /// The frames of a function of the allocator that was called with a stack.
 pub fn frames_of(does: Does, stack: u32) -> Vec<Frame> {
-    let own = Frame::of_function(does.name(), does.symbol(), None);
-    frames(Some(own), stack)
+    frames(own_frame(does), stack)
+}
+
+/// The frame of a function of the allocator. A client request has its own in its stack.
+fn own_frame(does: Does) -> Option<Frame> {
+    let is_function = does.family() != Family::Custom;
+    is_function.then(|| Frame::of_function(does.name(), does.symbol(), None))
 }
 
 fn address_parts(address: u64) -> Vec<Part> {
-    match nearest(address) {
+    match custom::nearest(address).or_else(|| nearest(address)) {
         Some(block) => block_parts(address, &block),
         None => vec![Part {
             text: format!("Address {address:#x} is not stack'd, malloc'd or (recently) free'd"),
@@ -371,7 +412,11 @@ fn block_parts(address: u64, block: &Known) -> Vec<Part> {
         () if address < start + size => format!("{} bytes inside", address - start),
         () => format!("{} bytes after", address - start - size),
     };
-    let state = if block.is_live { "alloc'd" } else { "free'd" };
+    let state = match block.does {
+        _ if !block.is_live => "free'd",
+        Does::PoolRequest => "client-defined",
+        _ => "alloc'd",
+    };
     let digits = out::grouped(size);
     let text = format!("Address {address:#x} is {place} a block of size {digits} {state}");
     let allocated = frames_of(block.does, block.allocated);
@@ -382,9 +427,10 @@ fn block_parts(address: u64, block: &Known) -> Vec<Part> {
         }];
     }
     let freed = match block.does.family() {
-        crate::names::Family::Malloc => Does::Free,
-        crate::names::Family::New => Does::Delete,
-        crate::names::Family::NewArray => Does::DeleteArray,
+        Family::Malloc => Does::Free,
+        Family::New => Does::Delete,
+        Family::NewArray => Does::DeleteArray,
+        Family::Custom => Does::Request,
     };
     vec![
         Part {

@@ -14,7 +14,7 @@ use atom_tool::stacks::{CallStacks, FrameRule, FrameRules};
 
 use crate::errors::{self, Wrong};
 use crate::names::is_libc;
-use crate::{shadow, slots, traces};
+use crate::{custom, shadow, traces};
 
 /// What a function does with its arguments `a`, `b`, `c`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -344,7 +344,7 @@ impl Entered {
     /// Reports a range that is not addressable.
     #[inline]
     fn check(self, is_write: bool, from: u64, len: u64) {
-        if len != 0 && slots::has(from) && !shadow::is_range_open(from, len) {
+        if len != 0 && custom::may_have(from) && !shadow::is_range_open(from, len) {
             self.wrong(is_write, from, len);
         }
     }
@@ -371,7 +371,7 @@ impl Entered {
 
 #[analysis]
 fn entered(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
-    if slots::has(a) || slots::has(b) {
+    if custom::may_have(a) || custom::may_have(b) {
         check(function, a, b, c, sp, rbp);
     }
 }
@@ -394,10 +394,10 @@ fn check(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
         }
         M::Set => write(a, c.saturating_mul(width)),
         M::Clear => write(a, b),
-        M::Length if slots::has(a) && !ends_soon(a, width, [0, 0]) => {
+        M::Length if custom::may_have(a) && !ends_soon(a, width, [0, 0]) => {
             read(a, length(a, u64::MAX, width))
         }
-        M::LengthLimited if slots::has(a) && !is_open_for(a, b, width) => {
+        M::LengthLimited if custom::may_have(a) && !is_open_for(a, b, width) => {
             read(a, length(a, b, width));
         }
         M::CopyString => {
@@ -431,11 +431,11 @@ fn check(function: u32, a: u64, b: u64, c: u64, sp: u64, rbp: u64) {
             read(a, len);
             read(b, len);
         }
-        M::Find if slots::has(a) => find(entered, a, b, u64::MAX, true),
-        M::FindLimited if slots::has(a) && !is_open_for(a, c, width) => {
+        M::Find if custom::may_have(a) => find(entered, a, b, u64::MAX, true),
+        M::FindLimited if custom::may_have(a) && !is_open_for(a, c, width) => {
             find(entered, a, b, c, false)
         }
-        M::FindAnyway if slots::has(a) => find(entered, a, b, u64::MAX, false),
+        M::FindAnyway if custom::may_have(a) => find(entered, a, b, u64::MAX, false),
         _ => {}
     }
 }
@@ -459,7 +459,7 @@ fn find(entered: Entered, a: u64, wanted: u64, limit: u64, is_string: bool) {
 
 #[analysis]
 fn system_call(call: u32, from: u64, len: u64, sp: u64, rbp: u64) {
-    if slots::has(from) && len != 0 && !shadow::is_range_open(from, len) {
+    if custom::may_have(from) && len != 0 && !shadow::is_range_open(from, len) {
         wrong_call(call, from, len, sp, rbp);
     }
 }

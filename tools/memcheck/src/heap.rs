@@ -66,13 +66,7 @@ pub fn allocate(cache: &Cache, wanted: Wanted, is_zero: bool) -> Option<u64> {
         // SAFETY: the block is free.
         unsafe { with_exposed_provenance_mut::<u8>(at as usize).write_bytes(0, size as usize) };
     }
-    block.start.store(at, Relaxed);
-    block.size.store(size, Relaxed);
-    block.allocated.store(wanted.stack, Relaxed);
-    block.freed.store(0, Relaxed);
-    block.does.store(wanted.does as u8, Relaxed);
-    block.mark.store(0, Relaxed);
-    block.state.store(LIVE, Relaxed);
+    block.begin(at, size, wanted.does, wanted.stack);
     cache.count_allocation(size);
     Some(at)
 }

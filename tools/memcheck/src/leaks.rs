@@ -10,11 +10,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::caches::Cache;
+use crate::custom;
 use crate::errors::{self, Sum};
 use crate::memory::Memory;
 use crate::names::{Does, Family};
 use crate::out::{self, grouped};
-use crate::slots::{self, Block};
+use crate::slots::Block;
 use crate::suppressions;
 use crate::told::{Kind, Leak, Told};
 use atom_tool::prelude::*;
@@ -69,7 +70,7 @@ fn exiting(rsp: u64, rbx: u64, rbp: u64, r12: u64, r13: u64, r14: u64, r15: u64)
 
 /// Calls `found` for a block that a word leads to, and says whether that is certain.
 fn lead(memory: &Memory, word: u64, found: &mut impl FnMut(&'static Block, bool)) {
-    if let Some(block) = slots::find(word)
+    if let Some(block) = custom::find(word)
         && block.is_live()
         && word >= block.start()
         && word < block.start() + block.size().max(1)
@@ -146,7 +147,7 @@ fn follow(memory: &Memory) {
 
 /// Blocks that only possibly reached ones lead to are so, too.
 fn follow_possible(memory: &Memory) {
-    let possible = slots::live().filter(|block| mark_of(block) == POSSIBLE);
+    let possible = custom::live().filter(|block| mark_of(block) == POSSIBLE);
     let mut work: Vec<_> = possible.map(range_of).collect();
     while let Some(range) = work.pop() {
         scan(memory, range, |block, _| {
@@ -182,7 +183,7 @@ impl Amount {
 /// What only lost blocks lead to is lost with them. Returns for the others, by their starts, what each leads to.
 fn follow_lost(memory: &Memory) -> HashMap<u64, Amount> {
     let mut led_to: HashMap<u64, Amount> = HashMap::new();
-    let lost: Vec<_> = slots::live().filter(|block| mark_of(block) == 0).collect();
+    let lost: Vec<_> = custom::live().filter(|block| mark_of(block) == 0).collect();
     for leader in lost {
         if mark_of(leader) != 0 {
             continue;
@@ -238,7 +239,8 @@ pub fn report(detail: Detail, caches: AllThreads<Cache>) -> Sum {
         bytes += cache.bytes.get();
     }
     let mut live = Amount::default();
-    slots::live().for_each(|block| live.add(Amount::of(block)));
+    custom::begin_leaks();
+    custom::live().for_each(|block| live.add(Amount::of(block)));
     let [size, blocks, allocations, frees, bytes] =
         [live.bytes, live.blocks, allocations, frees, bytes].map(grouped);
     out::note(&format!(
@@ -263,7 +265,7 @@ fn leaks(detail: Detail) -> Sum {
     follow_possible(&memory);
     let led_to = follow_lost(&memory);
     let mut records: HashMap<Key, Record> = HashMap::new();
-    for block in slots::live() {
+    for block in custom::live() {
         let key = (leak_of(mark_of(block)), block.does(), block.allocated());
         let record = records.entry(key).or_default();
         record.own.add(Amount::of(block));

@@ -7,14 +7,17 @@
 mod caches;
 mod calls;
 mod check;
+mod custom;
 mod errors;
 mod functions;
 mod heap;
 mod leaks;
 mod memory;
+mod muted;
 mod names;
 mod options;
 mod out;
+mod requests;
 mod shadow;
 mod slots;
 mod suppressions;
@@ -65,6 +68,7 @@ fn begin(
         caches::in_child();
         errors::in_child();
         traces::in_child();
+        custom::in_child();
     });
     out::note("Memcheck, a memory error detector");
 }
@@ -109,7 +113,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         );
     }
     let stacks = CallStacks::add(program);
-    let references = check::add(program);
+    let references = check::add(program, cache);
     functions::add(program, &stacks);
     leaks::add(program);
     let symbols = symbols::Symbols::of(program);

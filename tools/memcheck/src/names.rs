@@ -36,6 +36,9 @@ pub enum Does {
     /// `(block, size)`, and perhaps an alignment
     DeleteSized,
     DeleteArraySized,
+    /// A client request for a block of another allocator, or for a chunk of a pool.
+    Request,
+    PoolRequest,
 }
 
 use Does as D;
@@ -46,10 +49,11 @@ pub enum Family {
     Malloc,
     New,
     NewArray,
+    Custom,
 }
 
 /// All, in the order of their numbers, with their names and symbols.
-const ALL: [(Does, &str, &str); 19] = [
+const ALL: [(Does, &str, &str); 21] = [
     (D::Malloc, "malloc", "malloc"),
     (D::Calloc, "calloc", "calloc"),
     (D::Realloc, "realloc", "realloc"),
@@ -69,6 +73,8 @@ const ALL: [(Does, &str, &str); 19] = [
     (D::DeleteArray, "operator delete[]", "_ZdaPv"),
     (D::DeleteSized, "operator delete", "_ZdlPvm"),
     (D::DeleteArraySized, "operator delete[]", "_ZdaPvm"),
+    (D::Request, "client request", ""),
+    (D::PoolRequest, "client request", ""),
 ];
 
 impl Does {
@@ -98,6 +104,7 @@ impl Does {
             D::NewArray | D::NewArrayAligned | D::DeleteArray | D::DeleteArraySized => {
                 Family::NewArray
             }
+            D::Request | D::PoolRequest => Family::Custom,
             _ => Family::Malloc,
         }
     }

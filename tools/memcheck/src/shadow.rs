@@ -22,6 +22,9 @@ const NULL_END: u64 = 1 << 16;
 /// First address of the shadow that is above the tool's code and data, and the end.
 const SPAN: [u64; 2] = [0x8000_0000, 0x1000_7fff_8000];
 const PAGE: u64 = 4096;
+/// First address of which the shadow may be changed, and the end of all.
+const FIRST: u64 = (SPAN[0] - OFFSET) << 3;
+pub const END: u64 = 1 << 47;
 
 unsafe extern "C" {
     fn mmap(at: *mut c_void, len: usize, prot: c_int, how: c_int, fd: c_int, from: c_long)
@@ -97,6 +100,41 @@ pub fn open(start: u64, size: u64) {
     if !size.is_multiple_of(8) {
         // SAFETY: as above.
         unsafe { *at(start + (size & !7)) = (size % 8) as u8 };
+    }
+}
+
+/// Makes all bytes between two addresses addressable (with the value 0), or none. Where a byte that is not addressable comes
+/// before one that is in the same eight, all of these are addressable.
+pub fn change(start: u64, end: u64, value: u8) {
+    let (start, end) = (start.max(FIRST), end.min(END));
+    let mut address = start;
+    while address < end {
+        let first = address & !7;
+        if address == first && end - first >= 8 {
+            address = end & !7;
+            set(first, address, value);
+            continue;
+        }
+        let (from, to) = ((address - first) as u8, (end - first).min(8) as u8);
+        // SAFETY: the shadow is mapped as a whole.
+        let shadow = unsafe { &mut *at(first) };
+        let is_open = match *shadow {
+            0 => 8,
+            count @ 1..8 => count,
+            _ => 0,
+        };
+        let count = match value {
+            0 => is_open.max(to),
+            _ if to >= is_open => is_open.min(from),
+            _ => is_open,
+        };
+        *shadow = match count {
+            0 if value == 0 => *shadow,
+            0 => value,
+            8 => 0,
+            count => count,
+        };
+        address = first + 8;
     }
 }
 

@@ -29,6 +29,7 @@ pub const LIVE: u8 = 1;
 pub const FREED: u8 = 2;
 
 /// What is known of a slot. It is all zeros before the first use.
+#[derive(Default)]
 #[repr(C)]
 pub struct Block {
     pub start: AtomicU64,
@@ -60,6 +61,18 @@ pub struct Known {
 }
 
 impl Block {
+    /// The block is allocated.
+    #[inline]
+    pub fn begin(&self, start: u64, size: u64, does: Does, stack: u32) {
+        self.start.store(start, Relaxed);
+        self.size.store(size, Relaxed);
+        self.allocated.store(stack, Relaxed);
+        self.freed.store(0, Relaxed);
+        self.does.store(does as u8, Relaxed);
+        self.mark.store(0, Relaxed);
+        self.state.store(LIVE, Relaxed);
+    }
+
     pub fn known(&self) -> Known {
         Known {
             start: self.start.load(Relaxed),

@@ -17,6 +17,7 @@ pub enum Kind {
     Param(&'static str),
     Free,
     Mismatch,
+    Pool,
     Fishy,
     Leak(Leak),
 }
@@ -64,6 +65,7 @@ impl Kind {
             Self::Param(_) => "SyscallParam",
             Self::Free => "InvalidFree",
             Self::Mismatch => "MismatchedFree",
+            Self::Pool => "InvalidMemPool",
             Self::Fishy => "FishyValue",
             Self::Leak(Leak::Definite) => "Leak_DefinitelyLost",
             Self::Leak(Leak::Indirect) => "Leak_IndirectlyLost",
@@ -79,6 +81,7 @@ impl Kind {
             Self::Overlap => "Overlap".into(),
             Self::Param(_) => "Param".into(),
             Self::Free | Self::Mismatch => "Free".into(),
+            Self::Pool => "Mempool".into(),
             Self::Fishy => "FishyValue".into(),
             Self::Leak(_) => "Leak".into(),
         }

@@ -126,6 +126,11 @@ pub fn calls(stack: u32) -> Option<Box<[u32]>> {
     with(|known| known.stacks.get(stack as usize).cloned())
 }
 
+/// True if a stack has all calls, so it was not cut.
+pub fn is_whole(calls: &[u32]) -> bool {
+    calls.len() < DEPTH.load(Relaxed).min(MOST)
+}
+
 /// Number of words that an entry of a thread's memory has.
 const WORDS: usize = 26;
 /// Number of entries, as a power of two.

@@ -1,0 +1,179 @@
+//! Client requests: what a program tells Valgrind by instructions that do nothing.
+//!
+//! Four rotations of rdi, which turn it once around, and `xchg rbx, rbx` are a request. Its number and five arguments are six
+//! words at the address in rax; the answer, in rdx, stays what the program has put there.
+
+use std::ptr::with_exposed_provenance;
+
+use atom_tool::ThreadData;
+use atom_tool::prelude::*;
+use atom_tool::stacks::FrameRule;
+
+use crate::caches::Cache;
+use crate::custom::{self, Refused};
+use crate::errors::{self, SITE, Wrong};
+use crate::names::Does;
+use crate::{calls, muted, slots, traces};
+
+/// The instructions of a request.
+const INSTRUCTIONS: [&[u8]; 5] = [
+    &[0x48, 0xc1, 0xc7, 3],
+    &[0x48, 0xc1, 0xc7, 13],
+    &[0x48, 0xc1, 0xc7, 61],
+    &[0x48, 0xc1, 0xc7, 51],
+    &[0x48, 0x87, 0xdb],
+];
+
+/// Looks for requests in the instructions of a block, one after the other.
+#[derive(Default)]
+pub struct Matcher {
+    /// Number of a request's instructions that came last.
+    seen: usize,
+}
+
+impl Matcher {
+    /// True if an instruction is the last one of a request.
+    pub fn ends(&mut self, inst: Inst<'_>) -> bool {
+        let bytes = inst.bytes();
+        if bytes != INSTRUCTIONS[self.seen] {
+            self.seen = usize::from(bytes == INSTRUCTIONS[0]);
+            return false;
+        }
+        self.seen = (self.seen + 1) % INSTRUCTIONS.len();
+        self.seen == 0
+    }
+}
+
+/// Adds what the program's other objects need if there are requests.
+pub fn add(program: &Program<'_>) {
+    let procs = program.procs_named("munmap").into_iter();
+    for proc in procs.filter(|proc| !proc.is_stub() && !proc.is_opaque()) {
+        proc.add_call(Before, unmap, (Reg::Rdi, Reg::Rsi));
+    }
+}
+
+#[analysis]
+fn unmap(start: u64, size: u64) {
+    custom::unmapped(start, size);
+}
+
+/// Adds the call of a request.
+pub fn add_call(inst: Inst<'_>, number: u32, rule: FrameRule, cache: ThreadData<Cache>) {
+    let args = (Reg::Rax, number, &rule, Reg::Rsp, Reg::Rbp, cache);
+    inst.add_call(Before, requested, args);
+}
+
+/// Numbers of requests that all tools of Valgrind have.
+mod number {
+    pub const MALLOCLIKE_BLOCK: u64 = 0x1301;
+    pub const FREELIKE_BLOCK: u64 = 0x1302;
+    pub const CREATE_MEMPOOL: u64 = 0x1303;
+    pub const DESTROY_MEMPOOL: u64 = 0x1304;
+    pub const MEMPOOL_ALLOC: u64 = 0x1305;
+    pub const MEMPOOL_FREE: u64 = 0x1306;
+    pub const MEMPOOL_TRIM: u64 = 0x1307;
+    pub const MOVE_MEMPOOL: u64 = 0x1308;
+    pub const MEMPOOL_CHANGE: u64 = 0x1309;
+    pub const RESIZEINPLACE_BLOCK: u64 = 0x130b;
+    pub const CHANGE_ERR_DISABLEMENT: u64 = 0x1801;
+    /// Of Memcheck: `MC` and a number.
+    pub const MAKE_MEM_NOACCESS: u64 = 0x4d43_0000;
+    pub const MAKE_MEM_UNDEFINED: u64 = 0x4d43_0001;
+    pub const MAKE_MEM_DEFINED: u64 = 0x4d43_0002;
+}
+
+use number as N;
+
+#[analysis(uninterrupted)]
+fn requested(
+    words: u64,
+    site: u32,
+    rule: Record<FrameRule>,
+    sp: u64,
+    rbp: u64,
+    cache: PerThread<Cache>,
+) {
+    // SAFETY: the program has put the six words there.
+    let [request, a, b, c, d, _] =
+        unsafe { with_exposed_provenance::<[u64; 6]>(words as usize).read_unaligned() };
+    if request == N::CHANGE_ERR_DISABLEMENT {
+        return muted::mute(a);
+    }
+    let is_known = (N::MALLOCLIKE_BLOCK..=N::RESIZEINPLACE_BLOCK).contains(&request)
+        || (N::MAKE_MEM_NOACCESS..=N::MAKE_MEM_DEFINED).contains(&request);
+    if !is_known || a == 0 {
+        return;
+    }
+    let stack = traces::at_inst(Some(site | SITE), *rule.get(), sp, rbp);
+    let closed = match request {
+        N::MALLOCLIKE_BLOCK => [a.saturating_sub(c), a.saturating_add(b).saturating_add(c)],
+        N::RESIZEINPLACE_BLOCK => [a, a.saturating_add(b.max(c)).saturating_add(d)],
+        N::MEMPOOL_ALLOC => [
+            b.saturating_sub(NEAR),
+            b.saturating_add(c).saturating_add(NEAR),
+        ],
+        N::MAKE_MEM_NOACCESS => [a, a.saturating_add(b)],
+        _ => [0, 0],
+    };
+    if closed[1] > sp && !slots::has(closed[1]) && closed[0] < stack_end(&cache, sp) {
+        custom::note_on_stack(closed, stack);
+    }
+    let answer = act(request, [a, b, c, d], stack);
+    match answer {
+        Err(Refused::Block) if request == N::FREELIKE_BLOCK => {
+            calls::release(&cache, a, Does::Request, stack, None);
+        }
+        Err(Refused::Block) => {
+            let is_in_pool = [N::MEMPOOL_FREE, N::MEMPOOL_CHANGE].contains(&request);
+            errors::report(&Wrong::Free {
+                address: if is_in_pool { b } else { a },
+                does: Does::Request,
+                stack,
+            });
+        }
+        Err(Refused::Pool) => errors::report(&Wrong::Pool { address: a, stack }),
+        Ok(()) => {}
+    }
+}
+
+/// Does what a request is for, except in the heap.
+fn act(request: u64, [a, b, c, d]: [u64; 4], stack: u32) -> Result<(), Refused> {
+    match request {
+        N::MALLOCLIKE_BLOCK => custom::allocate([a, b], c, stack),
+        N::RESIZEINPLACE_BLOCK => custom::resize(a, b, c, d)?,
+        N::FREELIKE_BLOCK => custom::free(a, b, stack)?,
+        N::CREATE_MEMPOOL => custom::create_pool(a, b, d),
+        N::DESTROY_MEMPOOL => custom::destroy_pool(a)?,
+        N::MEMPOOL_ALLOC => custom::allocate_in_pool(a, [b, c], stack)?,
+        N::MEMPOOL_FREE => custom::free_in_pool(a, b, stack)?,
+        N::MEMPOOL_TRIM => custom::trim_pool(a, [b, c], stack)?,
+        N::MOVE_MEMPOOL => custom::move_pool(a, b)?,
+        N::MEMPOOL_CHANGE => custom::change_in_pool(a, b, [c, d])?,
+        N::MAKE_MEM_NOACCESS => custom::change([a, b], false),
+        N::MAKE_MEM_UNDEFINED | N::MAKE_MEM_DEFINED => custom::change([a, b], true),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Bytes beside a chunk of a pool on the stack that may be closed with it.
+const NEAR: u64 = 256;
+
+/// The end of the stack that a thread is on.
+fn stack_end(cache: &Cache, sp: u64) -> u64 {
+    let [start, end] = [cache.stack[0].get(), cache.stack[1].get()];
+    if (start..end).contains(&sp) {
+        return end;
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let ranges = maps.lines().filter_map(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        Some([number(start)?, number(end)?])
+    });
+    let own = |range: &[u64; 2]| (range[0]..range[1]).contains(&sp);
+    let [start, end] = ranges.into_iter().find(own).unwrap_or_default();
+    cache.stack[0].set(start);
+    cache.stack[1].set(end);
+    end
+}
