@@ -159,17 +159,6 @@ static __attribute__((noinline)) void leak(void) {
     somewhere = area + 304;
 }
 
-// What requests were made with is neither on the stack any more nor in registers.
-static __attribute__((noinline)) void wipe(void) {
-    volatile char own[4096];
-    for (int i = 0; i < 4096; i++)
-        own[i] = 0;
-    __asm__ volatile("xorl %%ecx, %%ecx\n\txorl %%esi, %%esi\n\txorl %%edi, %%edi\n\txorl %%r8d, %%r8d\n\t"
-                     "xorl %%r9d, %%r9d\n\txorl %%r10d, %%r10d\n\txorl %%r11d, %%r11d\n\t"
-                     "pxor %%xmm0, %%xmm0\n\tpxor %%xmm1, %%xmm1\n\tpxor %%xmm2, %%xmm2\n\tpxor %%xmm3, %%xmm3"
-                     ::: "rcx", "rsi", "rdi", "r8", "r9", "r10", "r11", "xmm0", "xmm1", "xmm2", "xmm3", "cc");
-}
-
 int main(void) {
     ranges();
     blocks();
@@ -179,6 +168,5 @@ int main(void) {
     close_own();
     use_own();
     leak();
-    wipe();
     return 0;
 }
