@@ -16,6 +16,7 @@ pub mod elf;
 pub mod error;
 pub mod frames;
 pub mod lock;
+pub mod memcheck;
 pub mod models;
 pub mod outcome;
 pub mod programs;

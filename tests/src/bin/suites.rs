@@ -15,6 +15,7 @@ use std::time::Duration;
 use atom_tests::corpus::drawn;
 use atom_tests::corpus::{Launcher, Tally};
 use atom_tests::error::{Error, Result, exit_code};
+use atom_tests::memcheck;
 use clap::Parser;
 
 /// Fetches and builds public test suites, and compares their programs with their instrumented runs.
@@ -35,6 +36,9 @@ struct Args {
     /// This tool with its options in place of drawn ones. The last option is given the name of a file.
     #[arg(long)]
     with: Option<String>,
+    /// Compare the errors that *memcheck* tells of each program with those of Valgrind's tool, in place of its behaviour.
+    #[arg(long)]
+    beside_valgrind: bool,
     /// List the programs that would run.
     #[arg(long)]
     list: bool,
@@ -227,6 +231,9 @@ fn judge(args: &Args, suite: &Suite, place: &Path) -> Result<bool> {
         args.seed,
         tests.len()
     );
+    if args.beside_valgrind {
+        return Ok(compare(&tests, place));
+    }
     let launcher = Launcher::new(
         &place.join("runs"),
         args.seed,
@@ -246,6 +253,41 @@ fn judge(args: &Args, suite: &Suite, place: &Path) -> Result<bool> {
     }
     launcher.forget()?;
     Ok(tally.print())
+}
+
+/// Compares the errors that the two tell of each program; whether they are the same.
+fn compare(tests: &[Test], place: &Path) -> bool {
+    let (mut equal, mut differing, mut not_judged) = (0, 0, 0);
+    for test in tests {
+        let script = format!("cd '{}' || exit 99\n{}\n", test.folder, test.line);
+        let sides = is_built(test).and_then(|is_built| {
+            if !is_built {
+                let reason = "it does not compile";
+                return Err(Error::new("compiling", reason).file(&test.program));
+            }
+            memcheck::beside(&test.program, &script, &place.join("beside"), 4 * LIMIT)
+        });
+        match sides {
+            Err(error) => {
+                not_judged += 1;
+                println!("{:<40} not judged: {error}", test.name);
+            }
+            Ok(sides) if sides.are_equal() => {
+                equal += 1;
+                println!("{:<40} the same, {} errors", test.name, sides.same);
+            }
+            Ok(sides) => {
+                differing += 1;
+                println!("{:<40} DIFFERS, {} the same", test.name, sides.same);
+                let tool = sides.tool.iter().map(|error| ("memcheck", error));
+                let valgrind = sides.valgrind.iter().map(|error| ("Valgrind", error));
+                tool.chain(valgrind)
+                    .for_each(|(who, error)| println!("    {who} alone: {error}"));
+            }
+        }
+    }
+    println!("{equal} the same, {differing} differ, {not_judged} not judged");
+    differing == 0
 }
 
 fn run(args: &Args) -> Result<bool> {
