@@ -4,6 +4,8 @@
 //! numbers. Errors of undefined values are left out: *memcheck* does not look for them.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -97,8 +99,7 @@ pub fn beside(program: &Path, line: &str, folder: &Path, limit: Duration) -> Res
         std::fs::write(&wrapper, text).map_err(fail)?;
         let mut command = Command::new("sh");
         command.args(["-c", line]).env("PROGRAM", &wrapper);
-        let status = Command::new("chmod").arg("+x").arg(&wrapper).status();
-        status.map_err(fail)?;
+        std::fs::set_permissions(&wrapper, Permissions::from_mode(0o755)).map_err(fail)?;
         let setting = Setting {
             timeout: limit,
             ..Setting::default()

@@ -68,6 +68,13 @@ struct Test {
     line: String,
 }
 
+impl Test {
+    /// The script of a shell that runs the line in the folder.
+    fn script(&self) -> String {
+        format!("cd '{}' || exit 99\n{}\n", self.folder, self.line)
+    }
+}
+
 /// All suites, in the order of their names.
 fn suites() -> Result<Vec<Suite>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites");
@@ -247,7 +254,7 @@ fn judge(args: &Args, suite: &Suite, place: &Path) -> Result<bool> {
             tally.not_judged += 1;
             continue;
         }
-        let script = format!("cd '{}' || exit 99\n{}\n", test.folder, test.line);
+        let script = test.script();
         let entry = launcher.entry(&test.name, script, LIMIT);
         launcher.judge(&entry, &test.program, &mut tally)?;
     }
@@ -259,7 +266,7 @@ fn judge(args: &Args, suite: &Suite, place: &Path) -> Result<bool> {
 fn compare(tests: &[Test], place: &Path) -> bool {
     let (mut equal, mut differing, mut not_judged) = (0, 0, 0);
     for test in tests {
-        let script = format!("cd '{}' || exit 99\n{}\n", test.folder, test.line);
+        let script = test.script();
         let sides = is_built(test).and_then(|is_built| {
             if !is_built {
                 let reason = "it does not compile";

@@ -118,30 +118,30 @@ fn range_of(block: &Block) -> [u64; 2] {
     [block.start(), block.start() + block.size()]
 }
 
+/// Notes that a block is reached, perhaps in a better way than before. What it leads to is work then, if that is certain.
+fn reach(block: &Block, is_certain: bool, work: &mut Vec<[u64; 2]>) {
+    let mark = if is_certain { REACHABLE } else { POSSIBLE };
+    if mark_of(block) < mark {
+        set(block, mark);
+        if mark == REACHABLE {
+            work.push(range_of(block));
+        }
+    }
+}
+
 /// Marks what the roots lead to, and what that leads to.
 fn follow(memory: &Memory) {
     let [rsp, registers @ ..] = AT_EXIT.each_ref().map(|word| word.load(Relaxed));
     let mut work = memory.roots(rsp);
-    let mut next = Vec::new();
-    let mark = |block: &'static Block, is_certain: bool, work: &mut Vec<[u64; 2]>| {
-        let mark = if is_certain { REACHABLE } else { POSSIBLE };
-        if mark_of(block) < mark {
-            set(block, mark);
-            if mark == REACHABLE {
-                work.push(range_of(block));
-            }
-        }
-    };
     for word in registers {
         lead(memory, word, &mut |block, is_certain| {
-            mark(block, is_certain, &mut next);
+            reach(block, is_certain, &mut work)
         });
     }
     while let Some(range) = work.pop() {
         scan(memory, range, |block, is_certain| {
-            mark(block, is_certain, &mut next);
+            reach(block, is_certain, &mut work)
         });
-        work.append(&mut next);
     }
 }
 

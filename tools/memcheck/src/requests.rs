@@ -5,9 +5,9 @@
 
 use std::ptr::with_exposed_provenance;
 
-use atom_tool::ThreadData;
 use atom_tool::prelude::*;
 use atom_tool::stacks::FrameRule;
+use atom_tool::{ThreadData, stack_around};
 
 use crate::caches::Cache;
 use crate::custom::{self, Refused};
@@ -165,14 +165,7 @@ fn stack_end(cache: &Cache, sp: u64) -> u64 {
     if (start..end).contains(&sp) {
         return end;
     }
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let ranges = maps.lines().filter_map(|line| {
-        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-        let number = |text: &str| u64::from_str_radix(text, 16).ok();
-        Some([number(start)?, number(end)?])
-    });
-    let own = |range: &[u64; 2]| (range[0]..range[1]).contains(&sp);
-    let [start, end] = ranges.into_iter().find(own).unwrap_or_default();
+    let (start, end) = stack_around(sp).unwrap_or_default();
     cache.stack[0].set(start);
     cache.stack[1].set(end);
     end
