@@ -113,6 +113,7 @@ const _: () = assert!(core::mem::offset_of!(Context, address) == 168);
 const _: () = assert!(core::mem::offset_of!(Context, mask) == 296);
 
 /// What an instruction that loads 0 leaves in a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
     /// The register's number in instructions.
     pub number: u8,

@@ -67,20 +67,20 @@ pub(super) unsafe fn is_of_tool(
     let Some((frame, routine)) = blamed(signal, at, context) else {
         return false;
     };
+    let is_segv = signal == libc::SIGSEGV;
     let is_jump = frame.address != context.address;
     // SAFETY: an instruction of the tool's that has just run, or of inserted code.
-    if signal == libc::SIGSEGV && !is_jump && unsafe { is_clock(frame.address) } {
+    if is_segv && !is_jump && unsafe { is_clock(frame.address) } {
         context.answer_clock();
         return true;
     }
-    let is_nowhere = signal == libc::SIGSEGV && information.si_code == libc::SI_KERNEL;
+    let is_nowhere = is_segv && information.si_code == libc::SI_KERNEL;
     // SAFETY: as above.
     if is_nowhere && routine.is_some() && unsafe { lookups::answer(context) } {
         return true;
     }
     let is_far = at.wrapping_sub(frame.stack_pointer).wrapping_add(NEAR) > 2 * NEAR;
     let is_on_own_stack = stacks::is_own_at(frame.stack_pointer) || is_ending();
-    let is_segv = signal == libc::SIGSEGV;
     if is_segv && !is_jump && !is_far && !is_on_own_stack {
         return false;
     }

@@ -19,23 +19,12 @@ pub fn lookups_may_fault() {
     ANSWER.store(true, Ordering::Relaxed);
 }
 
-/// What a load of a byte does with the byte.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
-    /// Compares it with 0.
-    Compare,
-    /// Loads it into the low byte of a register.
-    Load(u8),
-    /// Loads it into a register, extended.
-    Extend(u8),
-    /// Unites it with the low byte of a register.
-    Or(u8),
-}
-
-/// A load of a byte: what it does, and its size in bytes.
+/// A load of a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Load {
-    effect: Effect,
+    /// What it leaves in a register; `None` if it compares the byte with 0.
+    register: Option<Answer>,
+    /// Size of the instruction in bytes.
     size: usize,
 }
 
@@ -52,20 +41,7 @@ pub(super) unsafe fn answer(context: &mut Context) -> bool {
     let Some(load) = load_in(|i| unsafe { code.add(i).read() }) else {
         return false;
     };
-    let register = |number, kept, sets_flags| {
-        Some(Answer {
-            number,
-            kept,
-            sets_flags,
-        })
-    };
-    let register = match load.effect {
-        Effect::Compare => None,
-        Effect::Load(number) => register(number, !0xff, false),
-        Effect::Extend(number) => register(number, 0, false),
-        Effect::Or(number) => register(number, !0, true),
-    };
-    context.answer_byte(load.size as u64, register);
+    context.answer_byte(load.size as u64, load.register);
     true
 }
 
@@ -94,14 +70,21 @@ fn load_in(code: impl Fn(usize) -> u8) -> Option<Load> {
     let number = reg | (rex & 4) << 1;
     // Without REX the numbers 4 to 7 are ah, ch, dh and bh.
     let is_low = has_rex || reg < 4;
-    let (effect, size) = match opcode {
-        0x80 if reg == 7 && code(end) == 0 => (Effect::Compare, end + 1),
-        0x8a if is_low => (Effect::Load(number), end),
-        0x0a if is_low => (Effect::Or(number), end),
-        0x0fb6 | 0x0fbe => (Effect::Extend(number), end),
+    let register = |kept, sets_flags| {
+        Some(Answer {
+            number,
+            kept,
+            sets_flags,
+        })
+    };
+    let (register, size) = match opcode {
+        0x80 if reg == 7 && code(end) == 0 => (None, end + 1),
+        0x8a if is_low => (register(!0xff, false), end),
+        0x0a if is_low => (register(!0, true), end),
+        0x0fb6 | 0x0fbe => (register(0, false), end),
         _ => return None,
     };
-    Some(Load { effect, size })
+    Some(Load { register, size })
 }
 
 #[cfg(test)]
@@ -114,28 +97,38 @@ mod tests {
 
     #[test]
     fn loads_of_a_byte_are_known_with_their_sizes() {
-        let known: [(&[u8], Effect); 7] = [
+        let loaded = |number, kept, sets_flags| {
+            Some(Answer {
+                number,
+                kept,
+                sets_flags,
+            })
+        };
+        let known: [(&[u8], Option<Answer>); 7] = [
             // cmp byte ptr [rcx+0x7fff8000], 0
-            (&[0x80, 0xb9, 0, 0x80, 0xff, 0x7f, 0], Effect::Compare),
+            (&[0x80, 0xb9, 0, 0x80, 0xff, 0x7f, 0], None),
             // cmp byte ptr [r9+0x7fff8000], 0
-            (&[0x41, 0x80, 0xb9, 0, 0x80, 0xff, 0x7f, 0], Effect::Compare),
+            (&[0x41, 0x80, 0xb9, 0, 0x80, 0xff, 0x7f, 0], None),
             // movzx eax, byte ptr [rdx+0x7fff8000]
-            (&[0x0f, 0xb6, 0x82, 0, 0x80, 0xff, 0x7f], Effect::Extend(0)),
+            (
+                &[0x0f, 0xb6, 0x82, 0, 0x80, 0xff, 0x7f],
+                loaded(0, 0, false),
+            ),
             // movsx r10d, byte ptr [r8]
-            (&[0x45, 0x0f, 0xbe, 0x10], Effect::Extend(10)),
+            (&[0x45, 0x0f, 0xbe, 0x10], loaded(10, 0, false)),
             // mov cl, [rax+rdx*2+8]
-            (&[0x8a, 0x4c, 0x50, 8], Effect::Load(1)),
+            (&[0x8a, 0x4c, 0x50, 8], loaded(1, !0xff, false)),
             // or sil, [rbp*1+0x7fff8000]
             (
                 &[0x40, 0x0a, 0x34, 0x2d, 0, 0x80, 0xff, 0x7f],
-                Effect::Or(6),
+                loaded(6, !0, true),
             ),
             // mov al, [rip+5]
-            (&[0x8a, 0x05, 5, 0, 0, 0], Effect::Load(0)),
+            (&[0x8a, 0x05, 5, 0, 0, 0], loaded(0, !0xff, false)),
         ];
-        for (code, effect) in known {
+        for (code, register) in known {
             let size = code.len();
-            assert_eq!(load(code), Some(Load { effect, size }), "{code:x?}");
+            assert_eq!(load(code), Some(Load { register, size }), "{code:x?}");
         }
         // A comparison with 1, a load of `dh`, a register, a load of a word, a store.
         let others: [&[u8]; 5] = [

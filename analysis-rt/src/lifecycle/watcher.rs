@@ -32,9 +32,6 @@ use crate::sys::signals::with_all_blocked;
 
 /// Size of the watcher's stack in bytes. Pages that are not used take no memory.
 const STACK: usize = 2 << 20;
-/// Bytes at the top of the stack to which the thread pointer leads. C code reads the stack protector's
-/// value there.
-const THREAD_POINTER: usize = 256;
 
 /// The flags of `clone`; the signal at the end is the application's.
 const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_PARENT | libc::CLONE_SETTLS | libc::CLONE_UNTRACED;
@@ -67,7 +64,7 @@ pub fn watch(parent: u32) -> Option<u32> {
     PARENT.store(parent, Ordering::Release);
     sandbox::free(stack.addr()..stack.addr() + STACK);
     WATCHED.store(call::system_pid(), Ordering::Release);
-    let top = stack.wrapping_add(STACK - THREAD_POINTER);
+    let top = stack.wrapping_add(STACK - clone::THREAD_POINTER);
     // SAFETY: the stack is fresh and stays mapped; the memory above `top` is the watcher's, too.
     let answer =
         with_all_blocked(|| unsafe { clone::start(FLAGS, top, top, wait_for_commands, 0) });
@@ -83,10 +80,7 @@ extern "C" fn wait_for_commands(_: usize) -> ! {
     // SAFETY: system calls on this process; the structures live across the calls.
     unsafe {
         WATCHER.store(call::system_pid(), Ordering::Release);
-        syscall!(libc::SYS_close_range, 0, u32::MAX, 0);
-        syscall!(libc::SYS_setpgid, 0, 0);
-        syscall!(libc::SYS_prctl, libc::PR_SET_NAME, c"atom-watcher".as_ptr());
-        syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        clone::detach(c"atom-watcher");
         let parent = PARENT.load(Ordering::Acquire);
         while syscall!(libc::SYS_getppid) as u32 == parent {
             match next_command(parent) {
@@ -163,14 +157,11 @@ pub(crate) fn expect_replacement() {
 /// True if the application's process may execute another program by now. A process that is there and
 /// shares the watcher's memory does not.
 fn may_be_replaced() -> bool {
-    const KCMP_VM: usize = 1;
     if !MAY_BE_REPLACED.load(Ordering::Acquire) {
         return false;
     }
     let watched = WATCHED.load(Ordering::Acquire);
-    // SAFETY: the kernel compares two processes.
-    let differs =
-        unsafe { syscall!(libc::SYS_kcmp, watched, call::system_pid(), KCMP_VM, 0, 0) != 0 };
+    let differs = clone::compare_memory(watched as usize) != 0;
     MAY_BE_REPLACED.store(differs, Ordering::Release);
     differs
 }

@@ -74,9 +74,7 @@ pub(crate) fn start() {
     if stack.is_null() {
         return;
     }
-    // C code would read the stack protector's value above the thread pointer.
-    const THREAD_POINTER: usize = 256;
-    let top = stack.wrapping_add(STACK - THREAD_POINTER);
+    let top = stack.wrapping_add(STACK - clone::THREAD_POINTER);
     // A thread of the parent may have held the lock at a fork.
     TURN.unlock();
     STATE.store(IDLE, Ordering::Relaxed);
@@ -110,10 +108,7 @@ pub(crate) fn stop() {
 extern "C" fn serve(served: usize) -> ! {
     // SAFETY: system calls on this process.
     unsafe {
-        syscall!(libc::SYS_close_range, 0, u32::MAX, 0);
-        syscall!(libc::SYS_setpgid, 0, 0);
-        syscall!(libc::SYS_prctl, libc::PR_SET_NAME, c"atom-broker".as_ptr());
-        syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        clone::detach(c"atom-broker");
         while is_served(served) {
             match STATE.load(Ordering::Acquire) {
                 STOPPED => break,
@@ -136,12 +131,10 @@ extern "C" fn serve(served: usize) -> ! {
 
 /// True as long as the process is there and has the broker's memory: it may have executed another program.
 fn is_served(served: usize) -> bool {
-    const KCMP_VM: usize = 1;
-    // SAFETY: the kernel compares two processes. It may refuse that; else the answer is 0 or an order.
-    unsafe {
-        syscall!(libc::SYS_getppid) as usize == served
-            && syscall!(libc::SYS_kcmp, served, system_pid(), KCMP_VM, 0, 0) <= 0
-    }
+    // SAFETY: no effect on memory.
+    let parent = unsafe { syscall!(libc::SYS_getppid) };
+    // Where the kernel does not tell, the memory counts as shared.
+    parent as usize == served && clone::compare_memory(served) <= 0
 }
 
 /// Waits at most a second while [`STATE`] is `seen`.

@@ -4,6 +4,12 @@
 //! copied, so it names the parent thread's data.
 
 use core::arch::asm;
+use core::ffi::CStr;
+
+use crate::sys::call::{syscall, system_pid};
+
+/// Bytes at the top of a stack to which the thread pointer leads. C code reads the stack protector's value there.
+pub(crate) const THREAD_POINTER: usize = 256;
 
 /// Starts a process that calls `run` with an argument. Returns its number, or a negated error number.
 ///
@@ -44,4 +50,27 @@ pub(crate) unsafe fn start(
         );
     }
     answer
+}
+
+/// The first thing that a process of the runtime does which shares the application's memory: it has no descriptors, is
+/// in a process group and under a name of its own, and ends with its parent.
+///
+/// # Safety
+/// Called by a process that [`start`] has started, with a copy of the parent's descriptors.
+pub(crate) unsafe fn detach(name: &CStr) {
+    // SAFETY: system calls on this process.
+    unsafe {
+        syscall!(libc::SYS_close_range, 0, u32::MAX, 0);
+        syscall!(libc::SYS_setpgid, 0, 0);
+        syscall!(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr());
+        syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+}
+
+/// The kernel's comparison of this process's memory with another one's: 0 if they share it, an order above 0 if the other
+/// one has executed a program, a negated error number if the kernel does not tell.
+pub(crate) fn compare_memory(other: usize) -> isize {
+    const KCMP_VM: usize = 1;
+    // SAFETY: the kernel compares two processes.
+    unsafe { syscall!(libc::SYS_kcmp, other, system_pid(), KCMP_VM, 0, 0) }
 }

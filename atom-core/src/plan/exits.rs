@@ -415,7 +415,12 @@ impl Exits {
                 asm.test_low(flags, mask);
                 asm.jump_if(Cond::E)
             });
-            self.emit_look((arguments, *number), stack, asm, wrappers);
+            // A function of libc makes the call, and in a whole process its own instruction has a hook. The arguments of
+            // the one call that has a hook at both places are not looked at.
+            if arguments == MADE || *number == SYS_RESTRICT {
+                let called = (arguments != MADE).then_some(*number);
+                self.call_look(called, stack, asm, wrappers);
+            }
             skip_others.into_iter().for_each(|skip| asm.land(skip));
             asm.land(skip);
         }
@@ -470,26 +475,9 @@ impl Exits {
         ends.into_iter().chain(looks)
     }
 
-    /// Emits the call of the routine that looks at the arguments of a system call and may change them.
-    /// Between the stack of [`Self::emit_syscall`] and rsp are the flags.
-    fn emit_look(
-        &self,
-        (arguments, number): (Arguments, i32),
-        stack: Stack,
-        asm: &mut Asm,
-        wrappers: &mut Wrappers,
-    ) {
-        // Else a function of libc makes the call, and in a whole process its own instruction has a hook.
-        if arguments == MADE {
-            self.call_look(None, stack, asm, wrappers);
-        } else if number == SYS_RESTRICT {
-            // The call's own arguments are not looked at.
-            self.call_look(Some(number), stack, asm, wrappers);
-        }
-    }
-
-    /// Emits the call of that routine, with the arguments of the instruction `syscall`, or with those of a function
-    /// that makes the system call `called`.
+    /// Emits the call of the routine that looks at the arguments of a system call and may change them: those of the
+    /// instruction `syscall`, or of a function that makes the system call `called`. Between the stack of
+    /// [`Self::emit_syscall`] and rsp are the flags.
     fn call_look(&self, called: Option<i32>, stack: Stack, asm: &mut Asm, wrappers: &mut Wrappers) {
         let Some((routine, _)) = self.looks else {
             return;

@@ -1,43 +1,23 @@
 //! Threads that have asked that their errors are not reported.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
 
-unsafe extern "C" {
-    fn gettid() -> i32;
-}
-
-/// For each thread whose errors are not reported, how often it has asked for that.
-static MUTED: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
-/// The number of these threads.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-fn with_muted<R>(work: impl FnOnce(&mut u64) -> R) -> R {
-    let mut muted = MUTED.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: it always succeeds.
-    let thread = unsafe { gettid() };
-    let level = muted.entry(thread).or_default();
-    let result = work(level);
-    if *level == 0 {
-        muted.remove(&thread);
-    }
-    COUNT.store(muted.len(), Relaxed);
-    result
+thread_local! {
+    /// How often the thread has asked that its errors are not reported. A forked child's thread has its parent's number.
+    static LEVEL: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The thread's errors are reported no more, or (with -1) again.
 pub fn mute(change: u64) {
-    with_muted(|level| {
-        *level = match change {
-            1 => *level + 1,
-            _ => level.saturating_sub(1),
-        };
+    LEVEL.with(|level| {
+        level.set(match change {
+            1 => level.get() + 1,
+            _ => level.get().saturating_sub(1),
+        });
     });
 }
 
 /// True if errors of the running thread are not reported.
 pub fn is_muted() -> bool {
-    COUNT.load(Relaxed) != 0 && with_muted(|level| *level != 0)
+    LEVEL.with(Cell::get) != 0
 }
