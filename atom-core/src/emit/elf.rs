@@ -667,7 +667,8 @@ impl<'a> Writer<'a> {
     /// the difference.
     fn moves_heap(&self) -> bool {
         let loader_uses_heap = self.loader().is_some_and(|l| l != LoaderFamily::Glibc);
-        self.image.kind.is_program() && !self.layout.region.is_below && !loader_uses_heap
+        let is_before = self.layout.region.has_heap_before(self.image);
+        self.image.kind.is_program() && is_before && !loader_uses_heap
     }
 
     /// glibc's loader runs the preinit array; for any other, and in a static

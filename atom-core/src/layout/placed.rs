@@ -60,17 +60,19 @@ impl<'a> Placed<'a> {
         };
         // In a program at fixed addresses the area, if there is one, is below the usual region.
         let is_free = image.kind.is_position_independent() || options.area.is_none();
-        let nearer = region.nearer(image).filter(|_| is_free);
-        match (place(sites, options), nearer) {
-            (Err(e), Some(nearer)) if e.kind == ErrorKind::TooLarge => {
-                let options = Options {
-                    region: Some(nearer),
-                    ..*options
-                };
-                place(Sites::new(image, cfg, &MovedSet::all(cfg)), &options)
-            }
-            (placed, _) => placed,
+        let mut nearer = region.nearer(image).filter(|_| is_free);
+        let mut placed = place(sites, options);
+        while let (Err(error), Some(region)) = (&placed, nearer)
+            && error.kind == ErrorKind::TooLarge
+        {
+            nearer = region.nearer(image);
+            let options = Options {
+                region: Some(region),
+                ..*options
+            };
+            placed = place(Sites::new(image, cfg, &MovedSet::all(cfg)), &options);
         }
+        placed
     }
 
     /// The version to which control comes from outside, but for blocks of which [`Self::front_at`] says otherwise.

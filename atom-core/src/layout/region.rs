@@ -66,8 +66,10 @@ pub struct Region {
     pub data: Option<u64>,
 }
 
-/// Distance in bytes from the image if the new segments do not fit after [`GAP`].
-const NEAR_GAP: u64 = 0x4400_0000;
+/// Distances in bytes from the image, each for new segments that do not fit after the one before it. After the second the
+/// heap has less space to grow. The third is within the range of the heap's random start, so the heap starts after the
+/// segments, where the kernel puts it.
+const GAPS: [u64; 3] = [GAP, 0x4400_0000, 0x400_0000];
 
 /// Addresses that the user wants.
 #[derive(Clone, Copy, Debug, Default)]
@@ -241,14 +243,15 @@ impl Region {
         if is_fixed { low.min(self.size) } else { 0 }
     }
 
-    /// A region that starts nearer to the program and has more space. It starts after the range of
-    /// the heap's random start, but leaves little space for the heap to grow. `None` if `self` is
-    /// not the usual region.
+    /// The next region, which starts nearer to the program and has more space. `None` if there is none, or if `self` is
+    /// not one of the usual ones.
     pub fn nearer(&self, image: &Image) -> Option<Self> {
-        let usual = Self::of(image);
-        let is_usual = !self.is_below && self.shift == 0 && self.start == usual.start;
-        let start = (image.end + NEAR_GAP).next_multiple_of(PAGE);
-        (is_usual && image.kind.is_program()).then_some(Self {
+        let start_after = |gap: u64| (image.end + gap).next_multiple_of(PAGE);
+        let is_usual = image.kind.is_program() && !self.is_below && self.shift == 0;
+        let number = GAPS.iter().position(|gap| start_after(*gap) == self.start);
+        let gap = GAPS.get(number.filter(|_| is_usual)? + 1)?;
+        let start = start_after(*gap);
+        Some(Self {
             start,
             size: (self.size + (self.start - start)).min(limit(image).saturating_sub(start)),
             ..*self
@@ -258,6 +261,11 @@ impl Region {
     /// True if the heap has less space than usual before it meets the new segments.
     pub fn is_near(&self, image: &Image) -> bool {
         image.kind.is_program() && !self.is_below && self.start < image.end + GAP
+    }
+
+    /// True if there is space for the heap's random start before the new segments.
+    pub fn has_heap_before(&self, image: &Image) -> bool {
+        !self.is_below && self.start >= image.end + GAPS[1]
     }
 
     /// The region such that the kernel, whether or not it aligns to huge pages,

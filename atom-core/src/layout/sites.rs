@@ -7,6 +7,8 @@
 //! does not fit, the original instruction stays: it runs there and flows into
 //! the next pad, and the procedure is reported as partial. `endbr64` stays in front of a pad.
 
+use std::collections::{HashMap, HashSet};
+
 use rayon::prelude::*;
 
 use crate::cfg::Cfg;
@@ -187,18 +189,24 @@ impl Sites {
     /// One byte before another pad: the opcode of a two-byte jump whose
     /// distance is the first byte of that pad.
     fn punned(&mut self, tiny: Vec<usize>) {
+        // Opcodes of the jumps right after landings. All but the tiny ones' are placed already.
+        let after: HashSet<u64> = tiny.iter().map(|i| self.landings[*i].address + 1).collect();
+        let of_jump = |(at, jump): &(u64, Jump)| {
+            let opcode = match jump {
+                Jump::New(_) => opcode::JMP,
+                Jump::Short(_) | Jump::Opcode => opcode::JMP_SHORT,
+            };
+            after.contains(at).then_some((*at, opcode))
+        };
+        let mut opcodes: HashMap<u64, u8> = self.jumps.iter().filter_map(of_jump).collect();
         // The order is descending, so that the jump that follows is placed already.
         for i in tiny.into_iter().rev() {
             let address = self.landings[i].address;
-            let following = self.jumps.iter().rev().find(|j| j.0 == address + 1);
-            let first = match following {
-                Some((_, Jump::New(_))) => opcode::JMP,
-                Some((_, Jump::Short(_) | Jump::Opcode)) => opcode::JMP_SHORT,
-                None => {
-                    self.leave(i);
-                    continue;
-                }
+            let Some(&first) = opcodes.get(&(address + 1)) else {
+                self.leave(i);
+                continue;
             };
+            let placed = self.jumps.len();
             let landing =
                 (address + JMP_SHORT_LEN as u64).wrapping_add_signed(i64::from(first as i8));
             if self.free.is_free(landing, JMP_LEN) {
@@ -218,6 +226,7 @@ impl Sites {
                 continue;
             }
             self.jumps.push((address, Jump::Opcode));
+            opcodes.extend(self.jumps[placed..].iter().filter_map(of_jump));
         }
     }
 
@@ -249,10 +258,11 @@ impl MovedSet {
             // Pads may need dead bytes of neighbours, which are in use if the neighbours stay.
             let sites = Sites::new(image, cfg, &moved);
             let homeless = sites.homes.homeless.iter();
+            let left: HashSet<_> = all.left().iter().collect();
             let gaps: Vec<u64> = sites
                 .left()
                 .iter()
-                .filter(|left| !all.left().contains(left))
+                .filter(|place| !left.contains(place))
                 .chain(homeless)
                 .map(|(_, address)| *address)
                 .collect();
