@@ -41,11 +41,19 @@ enum {                                                                      /* R
 #define HighHalf(reg) ((reg) | 0x100) /* for REGV: the second 64 bits of a vector register */
 
 /* Arguments for the type VALUE. Those with a number are of memory operand n of GetInstMemory. */
-enum { LoadedValue = 3, StoredValue, AccessSize, RepCount, Direction, BranchTarget, ReturnValue };
+enum { LoadedValue = 3, StoredValue, AccessSize, RepCount, Direction, BranchTarget, ReturnValue, OutcomeValue };
 #define EffAddrOf(n) (EffAddrValue | ((n) + 1) << 8)
 #define LoadedValueOf(n) (LoadedValue | ((n) + 1) << 8)
 #define StoredValueOf(n) (StoredValue | ((n) + 1) << 8)
 #define AccessSizeOf(n) (AccessSize | ((n) + 1) << 8)
+
+/* Calls that change the program. ReplaceProc has a routine run in place of a procedure, with OutcomeValue as an argument; a
+ * call at an instruction with OutcomeFor may set a register. The routine's parameter for it has the type long. */
+void ReplaceProc(Proc *p, const char *pname, ...);
+int CanReplaceProc(Proc *p);
+#define OutcomeFor(reg) (OutcomeValue | ((reg) + 1) << 8)
+/* In the routine: the procedure returns the result, or the register gets it. */
+#define OutcomeReturns(outcome, result) (((long *)(outcome))[0] = 1, ((long *)(outcome))[1] = (result))
 
 /* The value base + index * scale + displacement, for the type VALUE. A register that is REG_NOTUSED is left out. */
 int ValueOfSum(int base, int index, int scale, int displacement);

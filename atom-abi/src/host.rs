@@ -119,8 +119,9 @@ pub enum ArgKind {
     /// the number of the index in the bits from 8 on ([`NO_REGISTER`]: none), the scale (1, 2, 4 or 8) in the bits from
     /// 16 on, and in the upper 32 bits a signed displacement. Only before an instruction.
     Sum = 21,
-    /// The address of two words on the stack, zeros: whether the procedure returns at once, and what it returns in `rax`.
-    /// Only in calls in place of a procedure.
+    /// The address of two words on the stack, zeros: whether the routine has a result, and the result. In a call in place of
+    /// a procedure, which then returns at once with the result in `rax`. In a call before or after an instruction, whose
+    /// general register with number `value` then gets the result.
     Outcome = 22,
 }
 

@@ -33,8 +33,7 @@ pub struct RunInfo {
     pub named: StrRef,
     /// Path of a symbolic link to the original of such a program, or empty; a null follows.
     pub link: StrRef,
-    /// Names of the procedures in place of which the tool's routines run, with `, ` between them; empty if the tool changes
-    /// nothing.
+    /// What the tool replaces, with `, ` between: names of procedures, and values of registers. Empty if it changes nothing.
     pub replaced: StrRef,
 }
 

@@ -94,7 +94,7 @@ pub use calls::proto::{NamedArg, Placed};
 pub use calls::typed::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
     Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, ImageAddress, LoadedValue,
-    LoadedValueOf, OutcomeValue, RegSum, RepCount, ReturnValue, Routine, StoredValue,
+    LoadedValueOf, OutcomeFor, OutcomeValue, RegSum, RepCount, ReturnValue, Routine, StoredValue,
     StoredValueOf,
 };
 pub use data::counters::{
@@ -144,8 +144,8 @@ pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
         AccessSize, AccessSizeOf, Address, BranchTarget, Direction, EffAddrOf, HighHalf,
-        ImageAddress, LoadedValue, LoadedValueOf, Outcome, OutcomeValue, RepCount, ReturnValue,
-        StoredValue, StoredValueOf, Way,
+        ImageAddress, LoadedValue, LoadedValueOf, Outcome, OutcomeFor, OutcomeValue, RepCount,
+        ReturnValue, StoredValue, StoredValueOf, Way,
     };
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,

@@ -46,7 +46,7 @@ pub fn unseen() -> Option<&'static str> {
     text(run()?.unseen)
 }
 
-/// Names of the procedures in place of which the tool's routines run, with `, ` between them; `None` if the tool changes nothing.
+/// What the tool replaces, with `, ` between; `None` if it changes nothing.
 pub fn replaced() -> Option<&'static str> {
     text(run()?.replaced)
 }

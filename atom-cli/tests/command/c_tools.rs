@@ -179,6 +179,7 @@ fn each_primitive_has_its_c_name() {
     // Every function of the header files is there: each is named in the source that has just run, or below.
     let used = std::fs::read_to_string(source("primitives.inst.c")).unwrap()
         + &std::fs::read_to_string(source("primitives.anal.c")).unwrap()
+        + include_str!("../tools/c/change.inst.c")
         + include_str!("c_tools.rs");
     for header in [
         include_str!("../../../include/instrument.h"),
@@ -193,6 +194,21 @@ fn each_primitive_has_its_c_name() {
             assert!(used.contains(&format!("{name}(")), "{name} has no test");
         }
     }
+}
+
+#[test]
+fn a_program_is_changed() {
+    let folder = folder_with(&["change.inst.c", "change.anal.c", "known.s"]);
+    run_ok(&folder, "gcc known.s -o known");
+    assert_eq!(run(&folder, "./known", &[]).status.code(), Some(21));
+    let told = run_ok(
+        &folder,
+        &atom("./known change.inst.c change.anal.c -o out 2>&1"),
+    );
+    let change = "the tool changes the program: it replaces twice, values of registers at 1 place";
+    assert!(told.contains(change), "{told}");
+    // 1 + 2 + ... + 10
+    assert_eq!(run(&folder, "./out", &[]).status.code(), Some(55));
 }
 
 #[test]

@@ -105,3 +105,12 @@ fn no_sample_is_missed() {
     assert_eq!(json["instructions"].as_u64(), Some(counted), "{json}");
     assert!(count(&folder, "samples", "main") * 1000 > 400_000, "{text}");
 }
+
+#[test]
+fn the_clock_stops() {
+    let folder = Folder::new();
+    let source = "#include <stdio.h>\n#include <x86intrin.h>\n\
+        int main(void) { unsigned long long t = __rdtsc(); printf(\"%llu %d\", t, __rdtsc() == t); return 0; }";
+    folder.compile("app", source, &["-O2"]);
+    assert_eq!(run(&folder, "clock", &[], &[]).stdout, b"0 1");
+}

@@ -23,7 +23,7 @@ fn tools_are_the_examples() {
         rust_of("docs/writing-a-tool.md"),
         read("atom-cli/tests/tools/guide.rs")
     );
-    for tool in ["processes", "blocks", "samples"] {
+    for tool in ["processes", "blocks", "samples", "clock"] {
         let code = read(&format!("atom-cli/tests/tools/{tool}.rs"));
         let page = read("docs/writing-a-tool.md");
         assert!(page.contains(&format!("```rust\n{code}```\n")), "{tool}");

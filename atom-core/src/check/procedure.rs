@@ -4,6 +4,7 @@ use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::live::{EffectsOf, Foreign, RegSet, is_free_below};
+use crate::tool::CallPlace;
 use crate::x86::{ControlFlow, InstructionInfoFactory};
 
 use super::frames::{Expected, Frames, Tables, carried};
@@ -286,7 +287,7 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn is_replaced(&self, old: u64) -> bool {
         let (cfg, plan) = (self.subject.cfg(), self.subject.placed.plan);
         let proc = cfg.proc_at(old).filter(|p| cfg.proc(*p).start == old);
-        proc.is_some_and(|p| plan.replaced.binary_search(&p).is_ok())
+        proc.is_some_and(|p| plan.changes.procs.binary_search(&p).is_ok())
     }
 
     /// True if nothing is kept below rsp at an original address: at the start of a procedure, and
@@ -314,11 +315,12 @@ impl<'s, 'a> Checker<'s, 'a> {
             let expected = self.storage.expect(&[pc], *live);
             self.written = carried(self.written, &before, &expected);
             if at != copy {
-                // The instruction changes these registers itself.
-                let changed = match cfg.inst(inst).flow {
+                // The instruction changes these registers itself, or a call before it does.
+                let own = match cfg.inst(inst).flow {
                     ControlFlow::Syscall => RegSet::gpr(1) | RegSet::gpr(11),
                     _ => RegSet::EMPTY,
                 };
+                let changed = own | self.set_between(block.first, inst);
                 let twin = self.subject.twin();
                 let twin = twin.map(|twin| twin.label(self.id, inst));
                 let stack = self.stack();
@@ -350,6 +352,19 @@ impl<'s, 'a> Checker<'s, 'a> {
         }
         self.written = None;
         Ok(())
+    }
+
+    /// The registers that calls set between the instruction before `inst`, in a block that begins with `first`, and `inst`.
+    fn set_between(&self, first: InstId, inst: InstId) -> RegSet {
+        let plan = self.subject.placed.plan;
+        let before = plan.changes.registers_at(inst, CallPlace::Before);
+        if inst == first {
+            return before;
+        }
+        before
+            | plan
+                .changes
+                .registers_at(InstId(inst.0 - 1), CallPlace::After)
     }
 
     /// True if exceptions may lead from a block to landing pads.
@@ -399,7 +414,12 @@ impl<'s, 'a> Checker<'s, 'a> {
         }
         let behind = self.storage.expect(&[next], RegSet::EMPTY);
         self.written = carried(self.written, before, &behind);
-        let live = self.live_at(goal);
+        let plan = self.subject.placed.plan;
+        let after = plan.changes.registers_at(last, CallPlace::After);
+        let before = goal.inst.map_or(RegSet::EMPTY, |inst| {
+            plan.changes.registers_at(inst, CallPlace::Before)
+        });
+        let live = self.live_at(goal).without(after | before);
         // The inserted code may belong to either instruction where another description begins, and where
         // instructions that overlap both are between them.
         let unwind = &self.subject.placed.object.unwind;

@@ -601,17 +601,23 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// Names of the procedures in place of which routines run, each once, with `, ` between them.
-fn replaced<'a>(plans: impl Iterator<Item = (&'a Cfg, &'a Plan)>) -> String {
-    let procs = plans.flat_map(|(cfg, plan)| plan.replaced.iter().map(|id| cfg.proc(*id)));
+/// What the tool replaces, with `, ` between: the names of procedures, each once, and the values of registers.
+fn replaced<'a>(plans: impl Iterator<Item = (&'a Cfg, &'a Plan)> + Clone) -> String {
+    let each = plans.clone();
+    let procs = each.flat_map(|(cfg, plan)| plan.changes.procs.iter().map(|id| cfg.proc(*id)));
     let mut names: Vec<String> = procs.map(|proc| proc.display_name()).collect();
     names.sort_unstable();
     names.dedup();
+    let set: usize = plans.map(|(_, plan)| plan.changes.registers.len()).sum();
+    if set != 0 {
+        let places = if set == 1 { "place" } else { "places" };
+        names.push(format!("values of registers at {set} {places}"));
+    }
     names.join(", ")
 }
 
 impl Rewritten<'_> {
-    /// Names of the procedures in place of which the tool's routines run, with `, ` between them; empty if there are none.
+    /// What the tool replaces, with `, ` between; empty if it changes nothing.
     pub fn replaced(&self) -> String {
         replaced(self.placed.iter().map(|p| (&p.object.cfg, p.plan)))
     }

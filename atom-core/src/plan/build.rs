@@ -11,11 +11,9 @@ use super::data::Data;
 use super::edge_counts::{self, EdgeCounts};
 use super::exits::Exits;
 use super::inline;
-use super::instead;
 use super::part::Part;
 use super::points::{Around, Points};
 use super::prepare::Routine;
-use super::private_stack::PrivateStack;
 use super::return_address;
 use super::shared;
 use super::site::{self, Point, SiteCall};
@@ -31,10 +29,14 @@ use crate::image::Image;
 use crate::live::{EffectsOf, Foreign, Live, RegSet, is_free_below};
 use crate::tool::crossings::Crossings;
 use crate::tool::operand::{At, When};
-use crate::tool::value::{Selected, Taken, Value};
+use crate::tool::value::{Taken, Value};
 use crate::tool::{Argument, Call, Calls};
 use crate::tool::{CallPlace, Scope};
 use crate::x86::{ControlFlow, InstructionInfoFactory};
+
+mod insert;
+
+use insert::{Guard, Here, InsertionPoint};
 
 /// Number of procedures in one piece of parallel work.
 const CHUNK: usize = 64;
@@ -288,12 +290,9 @@ impl Planner<'_> {
             };
             let pc = self.cfg.inst_pc(inst);
             let point = Point {
-                live: live[i],
                 may_set_df: here.may_set_df,
                 absolute: self.absolute,
-                is_piece: false,
-                free_below,
-                is_private: false,
+                ..Point::of_hook(live[i], free_below)
             };
             let at = |position| InsertionPoint {
                 position,
@@ -457,12 +456,6 @@ impl Planner<'_> {
         part.close(code, fixups, counter.site.inst, counter.site.position);
     }
 
-    /// The stack for inserted code where rsp may lead to data.
-    fn private_stack(&self, part: &Part, inst: InstId, position: Position) -> Option<PrivateStack> {
-        let is_foreign = part.is_foreign(inst, position);
-        self.threads.private_stack().filter(|_| is_foreign)
-    }
-
     /// A call with its arguments as values. `element` is the number of a gather's or scatter's element.
     fn resolve(
         &self,
@@ -548,98 +541,6 @@ impl Planner<'_> {
                 offset,
             }
         })
-    }
-
-    /// Inserts the calls of one point. A call with a value of a gather's or scatter's operand is made
-    /// for each element, with a test of its own around it.
-    fn calls_at(
-        &self,
-        part: &mut Part,
-        here: &Here,
-        lists: &[(&[u32], When)],
-        place: InsertionPoint,
-    ) -> Result<()> {
-        let mut site = Vec::with_capacity(lists.iter().map(|l| l.0.len()).sum());
-        for &(numbers, when) in lists {
-            for &number in numbers {
-                let elements = match when {
-                    When::Before => self.elements(number, here),
-                    _ => 1,
-                };
-                if elements == 1 {
-                    site.push(self.resolve(number, here, place.pc, when, 0)?);
-                    continue;
-                }
-                self.insert(part, here, &site, place, None)?;
-                site.clear();
-                for element in 0..elements {
-                    let call = self.resolve(number, here, place.pc, when, element)?;
-                    let guard = Some(Guard::Selected(here.at.selected(element)));
-                    self.insert(part, here, &[call], place, guard)?;
-                }
-            }
-        }
-        self.insert(part, here, &site, place, None)
-    }
-
-    /// Number of calls that a call stands for: one for each element of a gather or scatter.
-    fn elements(&self, number: u32, here: &Here) -> u8 {
-        let call = self.points.call(number);
-        let args = &self.calls.args[call.args.start as usize..call.args.end as usize];
-        let elements = args.iter().map(|a| here.at.elements(a));
-        elements.max().unwrap_or(1)
-    }
-
-    fn insert(
-        &self,
-        part: &mut Part,
-        here: &Here,
-        site: &[SiteCall],
-        place: InsertionPoint,
-        guard: Option<Guard>,
-    ) -> Result<()> {
-        if site.is_empty() {
-            return Ok(());
-        }
-        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        let private = self.private_stack(part, here.inst, place.position);
-        if let Some(private) = private {
-            private.enter(&mut part.asm);
-        }
-        let patches = match guard {
-            None => Vec::new(),
-            Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
-            Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
-        };
-        let point = Point {
-            is_private: private.is_some(),
-            ..place.point
-        };
-        let emitted = site::emit(&mut part.asm, code, site, point, &mut part.wrappers);
-        part.inlined += emitted.inlined as u64;
-        for patch in patches {
-            part.asm.land(patch);
-        }
-        if let Some(private) = private {
-            private.leave(&mut part.asm);
-        }
-        part.close_with_cold_part(code, fixups, here.inst, place.position, emitted.cold_part);
-        Ok(())
-    }
-
-    /// Inserts the call in place of a procedure.
-    fn instead(
-        &self,
-        part: &mut Part,
-        here: &Here,
-        number: u32,
-        place: InsertionPoint,
-    ) -> Result<()> {
-        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        let call = self.resolve(number, here, place.pc, When::Before, 0)?;
-        let cold_part = instead::emit((&mut part.asm, code), call, place.point, &mut part.wrappers);
-        part.close_with_cold_part(code, fixups, here.inst, place.position, cold_part);
-        Ok(())
     }
 
     /// Inserts calls of the runtime where the process may end and where a thread may start.
@@ -729,28 +630,4 @@ fn may_end(flow: ControlFlow) -> bool {
         flow,
         ControlFlow::Syscall | ControlFlow::IndirectCall | ControlFlow::IndirectJump
     )
-}
-
-/// Where inserted code is at an instruction, and what holds there.
-#[derive(Clone, Copy)]
-struct InsertionPoint {
-    position: Position,
-    point: Point,
-    /// The program counter that arguments of calls see.
-    pc: u64,
-}
-
-/// The instruction that a point belongs to, with the facts that its calls need.
-struct Here {
-    at: At,
-    inst: InstId,
-    block: BlockId,
-    may_set_df: bool,
-}
-
-/// The condition on which a point's calls are made.
-#[derive(Clone, Copy)]
-enum Guard {
-    Taken(Taken),
-    Selected(Selected),
 }

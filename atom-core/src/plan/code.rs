@@ -7,7 +7,9 @@ use atom_abi::RunInfo;
 
 use super::sparse::Sparse;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
-use crate::x86::asm::{self, Access, FrameChange};
+use crate::live::RegSet;
+use crate::tool::{Call, CallPlace, Calls};
+use crate::x86::asm::{self, Access, FrameChange, Gpr};
 
 /// Symbolic target of a four-byte field of inserted code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -260,8 +262,8 @@ pub struct Plan {
     pub guards: Option<Guards>,
     /// The table of `atom_abi::CountRange` in `data`, and its length.
     pub counts: (u32, usize),
-    /// Procedures in place of which routines run; sorted.
-    pub replaced: Vec<ProcId>,
+    /// What the calls change of the program.
+    pub changes: Changes,
     /// Bytes that the file gets and that nothing loads.
     pub signature: Vec<u8>,
     /// The `atom_abi::RunInfo` in `data`, if there is one.
@@ -274,6 +276,59 @@ pub struct Plan {
     pub calls_added: u64,
     /// Number of these calls whose routine is in line.
     pub calls_inlined: u64,
+}
+
+/// What calls change of an object.
+#[derive(Clone, Default, Debug)]
+pub struct Changes {
+    /// Procedures in place of which routines run; sorted.
+    pub procs: Vec<ProcId>,
+    /// Registers that calls at instructions may set; sorted by the instructions.
+    pub registers: Vec<SetRegister>,
+}
+
+/// A register that a call may set.
+#[derive(Clone, Copy, Debug)]
+pub struct SetRegister {
+    /// The instruction at which the call is made.
+    pub inst: InstId,
+    /// Before or after it.
+    pub place: CallPlace,
+    /// The register.
+    pub register: Gpr,
+}
+
+impl Changes {
+    /// The changes that the calls on an object make.
+    pub fn of(calls: &Calls) -> Self {
+        let at = |call: &Call| {
+            let register = call.sets(&calls.args)?;
+            Some(SetRegister {
+                inst: InstId(call.id),
+                place: call.place,
+                register,
+            })
+        };
+        let mut changes = Self {
+            procs: calls.replaced().map(ProcId).collect(),
+            registers: calls.calls.iter().filter_map(at).collect(),
+        };
+        changes.procs.sort_unstable();
+        changes.registers.sort_unstable_by_key(|set| set.inst);
+        changes
+    }
+
+    /// The registers that calls at a place of an instruction may set.
+    pub fn registers_at(&self, inst: InstId, place: CallPlace) -> RegSet {
+        let first = self.registers.partition_point(|set| set.inst < inst);
+        let here = self.registers[first..]
+            .iter()
+            .take_while(|set| set.inst == inst);
+        let here = here.filter(|set| set.place == place);
+        here.fold(RegSet::EMPTY, |all, set| {
+            all | RegSet::gpr(set.register.0.into())
+        })
+    }
 }
 
 /// What the runtime is told of the run; the fields are those of `atom_abi::RunInfo`.
@@ -299,7 +354,7 @@ pub struct Told<'a> {
     pub original: [u64; 2],
     /// Name of the tool.
     pub tool: &'a str,
-    /// Names of the procedures in place of which routines run.
+    /// What the tool replaces, with `, ` between.
     pub replaced: &'a str,
 }
 

@@ -14,10 +14,10 @@ mod data;
 mod edge_counts;
 mod exits;
 mod inline;
-mod instead;
 mod keeping;
 pub mod kept;
 mod options;
+mod outcome;
 mod part;
 pub(crate) mod points;
 mod prepare;
@@ -37,7 +37,8 @@ mod wrapper;
 
 pub use crate::x86::asm::{Access, Frame, FrameChange};
 pub use code::{
-    Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals, Version,
+    Changes, Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals,
+    Version,
 };
 pub use options::{CALLED, Options};
 pub use sparse::Sparse;

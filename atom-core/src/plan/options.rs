@@ -152,7 +152,7 @@ fn own_stack(objects: &[Object<'_>]) -> Result<bool> {
 
 /// A change of the program cannot come and go with a window.
 fn refuse_changes(calls: &Calls) -> Result<()> {
-    if calls.replaced().next().is_none() {
+    if !calls.are_changing() {
         return Ok(());
     }
     let reason = "the tool changes the program, so it cannot be left out for a part of the time";

@@ -27,7 +27,7 @@ impl Plan {
             calls_by_flow: self.calls_by_flow,
             totals: self.totals,
             control: self.control,
-            replaced: self.replaced.clone(),
+            changes: self.changes.clone(),
             light: self.light.is_some().then(Vec::new),
             ..Self::default()
         }

@@ -68,6 +68,7 @@ fn emit_stub(
         is_piece: true,
         free_below: true,
         is_private: false,
+        pushed: 0,
     };
     let emitted = site::emit(asm, 0, &[call], point, wrappers);
     asm.ret_dropping(stub.back);

@@ -70,6 +70,8 @@ pub struct Point {
     pub free_below: bool,
     /// True if the code runs on a private stack, whose topmost word holds the program's rsp.
     pub is_private: bool,
+    /// Number of bytes that were pushed at the point before its calls, the red zone included.
+    pub pushed: i32,
 }
 
 impl SiteCall {
@@ -95,11 +97,12 @@ impl Point {
             is_piece: false,
             free_below,
             is_private: false,
+            pushed: 0,
         }
     }
 
     /// Number of bytes below rsp in which the program may keep data.
-    fn red_zone(&self) -> i32 {
+    pub(super) fn red_zone(&self) -> i32 {
         if self.free_below || self.is_private {
             0
         } else {
@@ -187,7 +190,7 @@ pub fn emit(
             point,
             needs,
             found: needs,
-            state: State::at_point(),
+            state: State::at_point(point.pushed),
             spill: None,
             overflow: point.live.contains(RegSet::OF)
                 || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
@@ -662,6 +665,10 @@ impl Site<'_> {
                     .asm
                     .lea(to, Mem::at(Gpr::RSP, self.state.depth + change)),
             },
+            Value::Outcome => {
+                let at = self.state.depth - self.point.pushed;
+                self.asm.lea(to, Mem::at(Gpr::RSP, at));
+            }
             Value::Direction => {
                 if self.state.flags_pushed {
                     self.asm.load(to, self.slot(self.state.flags_slot));

@@ -8,7 +8,7 @@ use atom_abi::FileIdentity;
 use rayon::prelude::*;
 
 use super::build::Planner;
-use super::code::Home;
+use super::code::{Changes, Home};
 use super::data::Data;
 use super::edge_counts::EdgeCounts;
 use super::edge_counts::qualify::{self, Regions};
@@ -22,7 +22,6 @@ use super::threads::{ThreadAccess, Threads};
 use super::{Clobbers, Options, Plan};
 use crate::cfg::{Cfg, Numbers};
 use crate::error::{Error, Result};
-use crate::ids::ProcId;
 use crate::image::Image;
 use crate::live::{Live, RegSet};
 use crate::tool::crossings::Crossings;
@@ -150,7 +149,7 @@ impl Whole {
                 calls_added: calls.calls.len() as u64,
                 calls_by_flow: flow.handled() as u64,
                 light: switch.is_some().then(Vec::new),
-                replaced: replaced(&calls),
+                changes: Changes::of(&calls),
                 ..whole.shared.emptied()
             };
             forget(&mut calls, &mut part, |call| flow.handles(call));
@@ -194,13 +193,6 @@ impl Whole {
         whole.shared.counts = counts;
         Ok(whole)
     }
-}
-
-/// The procedures of an object in place of which routines run; sorted.
-fn replaced(calls: &Calls) -> Vec<ProcId> {
-    let mut procs: Vec<ProcId> = calls.replaced().map(ProcId).collect();
-    procs.sort_unstable();
-    procs
 }
 
 /// Does two things at once, the first of them in another thread.

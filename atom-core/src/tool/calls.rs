@@ -10,6 +10,7 @@ use crate::cfg::Numbers;
 use crate::ids::Address48;
 
 use super::space::{Piece, Space};
+use crate::x86::asm::Gpr;
 
 /// What a call is added to: [`host::Scope`] in one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,8 +137,9 @@ pub enum Argument {
     /// Base, index, scale and displacement of a sum of registers. Registers are given by their numbers as in
     /// `atom_abi::host::Reg`, or [`NO_REGISTER`].
     Sum(u8, u8, u8, i32),
-    /// The address of the words that say what happens after a call in place of a procedure.
-    Outcome,
+    /// The address of the words that say what happens after a call in place of a procedure, or which value the general
+    /// register with this number gets.
+    Outcome(Option<u8>),
 }
 
 /// Stands for no register in [`Argument::Sum`].
@@ -159,6 +161,17 @@ pub struct Call {
     pub routine: Address48,
     /// Range of [`Calls::args`].
     pub args: Range<u32>,
+}
+
+impl Call {
+    /// The general register that the call may set at its instruction. `args` are the arguments of all calls.
+    pub fn sets(&self, args: &[Argument]) -> Option<Gpr> {
+        let args = &args[self.args.start as usize..self.args.end as usize];
+        args.iter().find_map(|argument| match argument {
+            Argument::Outcome(number) => number.map(Gpr),
+            _ => None,
+        })
+    }
 }
 
 /// All calls, in the order in which they were added.
@@ -198,6 +211,13 @@ impl Calls {
     pub fn replaced(&self) -> impl Iterator<Item = u32> {
         let instead = self.calls.iter().filter(|c| c.scope == Scope::Instead);
         instead.map(|c| c.id)
+    }
+
+    /// True if a call changes the program.
+    pub fn are_changing(&self) -> bool {
+        self.args
+            .iter()
+            .any(|argument| matches!(argument, Argument::Outcome(_)))
     }
 
     /// Addresses of the analysis routines that are called, each once, in order.

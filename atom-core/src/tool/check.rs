@@ -13,6 +13,7 @@ use super::space::Piece;
 use crate::cfg::ProcKind;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::x86::ControlFlow;
+use crate::x86::asm::Gpr;
 use crate::{Error, Result};
 
 /// Number of arguments of a call at most; no routine of the typed interface has more.
@@ -224,8 +225,7 @@ fn argument(
         ArgKind::Exported => exported(session, request, arg),
         ArgKind::ImageAddress => image_address(session, arg.value),
         ArgKind::Sum => sum(session, request, arg.value),
-        ArgKind::Outcome if request.scope == Scope::Instead => Ok(Argument::Outcome),
-        ArgKind::Outcome => Err("only a call in place of a procedure has an outcome".to_owned()),
+        ArgKind::Outcome => outcome(session, request, arg),
     }
 }
 
@@ -265,6 +265,38 @@ fn placed(arg: &Arg, calls: &Calls) -> Result<Argument, String> {
         ArgKind::ThreadData => Argument::ThreadData(offset as u32),
         _ => Argument::Data(offset as u32),
     })
+}
+
+/// What a call changes: the procedure in whose place it is made, or a register at its instruction.
+fn outcome(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<Argument, String> {
+    match request.scope {
+        Scope::Instead => return Ok(Argument::Outcome(None)),
+        Scope::Inst => {}
+        _ => {
+            return Err(
+                "only a call in place of a procedure or at an instruction has an outcome"
+                    .to_owned(),
+            );
+        }
+    }
+    let number = u8::try_from(arg.value).ok();
+    let register = number.filter(|number| *number < 16 && Gpr(*number) != Gpr::RSP);
+    if register.is_none() {
+        return Err("only a general register other than rsp can be set".to_owned());
+    }
+    let flow = session.cfg.inst(InstId(request.id)).flow;
+    let goes_elsewhere = matches!(
+        flow,
+        ControlFlow::Jump
+            | ControlFlow::CondJump
+            | ControlFlow::IndirectJump
+            | ControlFlow::Return
+            | ControlFlow::Halt
+    );
+    if request.place == Place::After && goes_elsewhere {
+        return Err("the instruction goes elsewhere; set the register before it".to_owned());
+    }
+    Ok(Argument::Outcome(register))
 }
 
 /// The value of a register, or the upper half of a vector register.

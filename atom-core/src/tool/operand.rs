@@ -520,7 +520,7 @@ impl At {
             Argument::EffAddrValue => self.effective_address(ANY_OPERAND, element)?,
             Argument::EffAddr(n) => self.effective_address(n, element)?,
             Argument::Sum(base, index, scale, disp) => sum(base, (index, scale), disp),
-            Argument::Outcome => Value::Stack(-OUTCOME_SIZE),
+            Argument::Outcome(_) => Value::Outcome,
             Argument::AccessSize(n) => self.access_size(n)?,
             Argument::LoadedValue(n) => self.loaded(n, element, when)?,
             Argument::StoredValue(n) => self.stored(n, element, when)?,
@@ -544,9 +544,6 @@ impl At {
         }))
     }
 }
-
-/// Size in bytes of the words at [`Argument::Outcome`], which are below rsp at the procedure's entry.
-pub const OUTCOME_SIZE: i32 = 16;
 
 /// A sum of registers before an instruction.
 fn sum(base: u8, (index, scale): (u8, u8), disp: i32) -> Value {

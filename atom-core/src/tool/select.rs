@@ -270,14 +270,16 @@ impl Selected {
     pub fn filter(objects: &[(&Cfg, Self)], calls: &mut Calls) -> usize {
         let numbers = Numbers::of(objects.iter().map(|o| o.0));
         let before = calls.calls.len();
-        calls.calls.retain(|call| {
+        let Calls { calls, args, .. } = calls;
+        calls.retain(|call| {
             let Some((object, id)) = call.scope.locate(call.id, &numbers) else {
                 return true;
             };
             let (cfg, selected) = &objects[object];
-            selected.has(cfg, call.scope, id)
+            // What changes the program does not depend on what the user looks at.
+            call.sets(args).is_some() || selected.has(cfg, call.scope, id)
         });
-        before - calls.calls.len()
+        before - calls.len()
     }
 
     /// True if a call on this thing is made.

@@ -115,6 +115,8 @@ pub enum Value {
     Reg(Gpr),
     /// rsp plus an offset in bytes.
     Stack(i32),
+    /// The address of what the point has pushed before its calls.
+    Outcome,
     /// The flags, as `pushfq` stores them.
     Flags,
     /// All ones if the direction flag is set, else 0.

@@ -101,8 +101,8 @@ unsafe impl Param for RegV {
     const CODE: u8 = code::REGV;
 }
 
-/// What a routine in place of a procedure decides; see [`Proc::replace`](crate::Proc::replace). The argument is
-/// [`OutcomeValue`](crate::OutcomeValue).
+/// What a routine decides that changes the program. The argument is [`OutcomeValue`](crate::OutcomeValue) in place of a
+/// procedure (see [`Proc::replace`](crate::Proc::replace)), and [`OutcomeFor`](crate::OutcomeFor) a register at an instruction.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome(*mut [u64; 2]);
@@ -113,7 +113,8 @@ unsafe impl Param for Outcome {
 }
 
 impl Outcome {
-    /// The procedure returns `result` to its caller without having run. Without this call it runs.
+    /// The procedure returns `result` to its caller without having run, or the register gets it. Without this call nothing
+    /// changes.
     pub fn returns(self, result: u64) {
         // SAFETY: only `atom` makes values of this type. They lead to two words of the point's stack, which nothing else
         // accesses while the routine runs.

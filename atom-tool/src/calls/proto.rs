@@ -140,7 +140,7 @@ macro_rules! from_computed {
 }
 from_computed!(
     BrCondValue EffAddrValue EffAddrOf AccessSize AccessSizeOf LoadedValue LoadedValueOf
-    StoredValue StoredValueOf RepCount BranchTarget ReturnValue Direction RegSum
+    StoredValue StoredValueOf RepCount BranchTarget ReturnValue Direction RegSum OutcomeValue OutcomeFor
 );
 
 /// A type of a prototype.

@@ -151,7 +151,24 @@ pub struct OutcomeValue;
 
 impl Arg<Outcome> for OutcomeValue {
     fn to_host(&self) -> host::Arg {
-        computed(ArgKind::Outcome, 0)
+        let (kind, value) = self.kind();
+        computed(kind, value)
+    }
+}
+
+/// Stands for the outcome of a call before or after an instruction: the tool changes the program. If the routine calls
+/// [`Outcome::returns`], the general register has that value from here on.
+///
+/// Other calls at the same place see the register as it is when their turn comes. After an instruction that transfers
+/// control to another place than a callee there is no such call, and none that changes `rsp`. Ask
+/// [`Inst::offers`](crate::Inst::offers).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutcomeFor(pub Reg);
+
+impl Arg<Outcome> for OutcomeFor {
+    fn to_host(&self) -> host::Arg {
+        let (kind, value) = self.kind();
+        computed(kind, value)
     }
 }
 
@@ -324,6 +341,18 @@ impl RegSum {
 impl Computed for Reg {
     fn kind(&self) -> (ArgKind, u64) {
         (ArgKind::Regv, *self as u64)
+    }
+}
+
+impl Computed for OutcomeValue {
+    fn kind(&self) -> (ArgKind, u64) {
+        (ArgKind::Outcome, 0)
+    }
+}
+
+impl Computed for OutcomeFor {
+    fn kind(&self) -> (ArgKind, u64) {
+        (ArgKind::Outcome, self.0 as u64)
     }
 }
 

@@ -4,13 +4,13 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use atom_abi::host::{Class, InstType, NONE, Place, Reg, Scope};
+use atom_abi::host::{Class, InstType, NONE, Place, Scope};
 use atom_abi::{StrRef, host::Host};
 
 use crate::Result;
 use crate::calls::params::Params;
 use crate::calls::proto::NamedArg;
-use crate::calls::typed::{ArgList, AsRoutine, Computed};
+use crate::calls::typed::{ArgList, AsRoutine, Computed, OutcomeValue};
 use crate::navigation::program::{Program, Session};
 
 /// How well a procedure is understood.
@@ -210,10 +210,16 @@ impl<'a> Proc<'a> {
             .add_typed(Scope::Instead, self.id, Place::Before, routine, args);
     }
 
+    /// As [`Proc::replace`], for a routine by name; see [`Program::add_call_proto`].
+    pub fn replace_named(&self, name: &str, args: &[NamedArg<'_>]) -> Result {
+        self.session
+            .add_named(Scope::Instead, self.id, Place::Before, name, args)
+    }
+
     /// True if a routine can run in place of the procedure.
     pub fn can_be_replaced(&self) -> bool {
         self.session
-            .offers(Scope::Instead, self.id, Place::Before, &Reg::Rsp)
+            .offers(Scope::Instead, self.id, Place::Before, &OutcomeValue)
     }
 
     /// False if calls on the procedure are not made, because the user chose others (`--only`,

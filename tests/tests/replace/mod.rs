@@ -1,4 +1,4 @@
-//! A tool that changes the program: `examples/fault`, whose routine runs in place of `malloc`.
+//! Tools that change the program: `examples/fault`, whose routine runs in place of `malloc`, and `set.rs`, which sets registers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,14 +6,19 @@ use std::process::Command;
 use atom_tests::atom;
 use atom_tests::outcome::{Outcome, Setting, plain_environment, run};
 
-/// Compiles the program; returns its path in a folder of its own.
-fn build(name: &str, flags: &[&str]) -> PathBuf {
-    let folder = atom_tests::cache::empty_folder(&format!("replace-{name}"));
+/// A file of this folder.
+fn file(name: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.join("tests/replace").join(name)
+}
+
+/// Compiles a program of these sources; returns its path in a folder of its own.
+fn build(name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
+    let folder = atom_tests::cache::empty_folder(&format!("replace-{name}"));
     let out = folder.join("program");
     let mut command = Command::new("gcc");
     command.args(["-O1", "-g"]).args(flags);
-    command.arg(here.join("tests/replace/program.c"));
+    command.args(sources.iter().map(|name| file(name)));
     assert!(command.arg("-o").arg(&out).status().unwrap().success());
     out
 }
@@ -21,6 +26,11 @@ fn build(name: &str, flags: &[&str]) -> PathBuf {
 /// Has the n-th `malloc` fail; returns what `atom` said and what the program did.
 fn with_fault(program: &Path, more: &[&str], nth: u32) -> (String, Outcome) {
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/fault/fault.rs");
+    with_tool(program, &tool, more, &["--nth", &nth.to_string()])
+}
+
+/// Instruments and runs a program; returns what `atom` said and what the program did.
+fn with_tool(program: &Path, tool: &Path, more: &[&str], options: &[&str]) -> (String, Outcome) {
     let out = program.with_extension("rewritten");
     let mut command = Command::new(atom::command().unwrap());
     command
@@ -29,10 +39,7 @@ fn with_fault(program: &Path, more: &[&str], nth: u32) -> (String, Outcome) {
         .args(more)
         .arg("-o")
         .arg(&out);
-    let made = command
-        .args(["--", "--nth", &nth.to_string()])
-        .output()
-        .unwrap();
+    let made = command.arg("--").args(options).output().unwrap();
     let said = String::from_utf8_lossy(&made.stderr).into_owned();
     assert!(made.status.success(), "{said}");
     let mut command = Command::new(&out);
@@ -47,7 +54,7 @@ fn one_call_of_malloc_fails() {
         ("static", &["-static"], &["--check"]),
     ];
     for (name, flags, more) in ways {
-        let program = build(name, flags);
+        let program = build(name, &["program.c"], flags);
         let mut failed = 0;
         // What the loader and the library allocate comes first, and is no part of the five.
         for nth in 1..40 {
@@ -73,5 +80,34 @@ fn one_call_of_malloc_fails() {
             }
         }
         assert_eq!(failed, 5, "{name}");
+    }
+}
+
+/// Each second call of a procedure finds its register greater by 0x100; nothing else has changed.
+#[test]
+fn registers_are_set_and_nothing_else() {
+    let ways: [(&str, &[&str], &[&str]); 3] = [
+        ("set-alone", &[], &["--check", "--strict"]),
+        ("set-whole", &[], &["--libs", "--check"]),
+        ("set-static", &["-static"], &["--check"]),
+    ];
+    for (name, flags, more) in ways {
+        let program = build(name, &["set.c", "set.S"], flags);
+        let (said, outcome) = with_tool(&program, &file("set.rs"), more, &[]);
+        let change = "the tool changes the program: it replaces values of registers at 20 places";
+        assert!(said.contains(change), "{said}");
+        let text = String::from_utf8(outcome.stdout).unwrap();
+        assert_eq!(text.lines().count(), 20, "{text}");
+        for line in text.lines() {
+            let (name, values) = line.split_once(' ').unwrap();
+            let expected = match name {
+                "before_rax" => "5a5a11 5a5a11 5a5a11 5a5a11",
+                "call_rax" => "8 108 8 108",
+                "entry_rdi" => "3 306 9 30c",
+                "syscall_rax" => "0 100 0 100",
+                _ => "5a5a11 5a5b11 5a5a11 5a5b11",
+            };
+            assert_eq!(values, expected, "{name}");
+        }
     }
 }

@@ -31,12 +31,12 @@ pub(super) struct State {
 }
 
 impl State {
-    /// At the point, before any inserted instruction.
-    pub(super) fn at_point() -> Self {
+    /// At the point, before the calls. `depth` is the number of bytes that were pushed before.
+    pub(super) fn at_point(depth: i32) -> Self {
         Self {
             intact: !0,
             flags_intact: true,
-            depth: 0,
+            depth,
             saved: 0,
             slots: [0; 16],
             flags_slot: 0,

@@ -262,13 +262,10 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
     }
     let image = image(&codes);
     let point = Point {
-        live: live(r, is_usual),
         may_set_df: r.below(5) == 0,
-        absolute: false,
-        is_piece: false,
-        // The other arguments may be loaded from there.
-        free_below: is_usual && r.chance(3),
         is_private: r.chance(4),
+        // The other arguments may be loaded from below rsp.
+        ..Point::of_hook(live(r, is_usual), is_usual && r.chance(3))
     };
     let mut state = random::random_state(r, machine, point.may_set_df);
     state.mxcsr = 0x1f80;

@@ -433,6 +433,7 @@ impl Case {
             is_piece: false,
             free_below: false,
             is_private: false,
+            pushed: 0,
         };
         let guard = r.chance(4).then(|| match random_value(r) {
             Value::Taken(taken) => taken,

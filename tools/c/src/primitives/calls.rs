@@ -8,8 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use atom_tool::private::Type;
 use atom_tool::{
     AccessSize, AccessSizeOf, BrCondValue, BranchTarget, Computed, Direction, EdgeKind, EffAddrOf,
-    EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg, Place,
-    Placed, Reg, RegSum, RepCount, Result, ReturnValue, StoredValue, StoredValueOf, Way,
+    EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg, OutcomeFor,
+    OutcomeValue, Place, Placed, Reg, RegSum, RepCount, Result, ReturnValue, StoredValue,
+    StoredValueOf, Way,
 };
 
 use super::handles::{block, inst, primitives, proc, program, stop, word};
@@ -46,6 +47,9 @@ crate::variadic! {
     /// `AddCallWay(block, way, routine, ...)`
     #[unsafe(no_mangle)]
     AddCallWay => to_way, 24, "rcx";
+    /// `ReplaceProc(proc, routine, ...)`
+    #[unsafe(no_mangle)]
+    ReplaceProc => in_place_of, 16, "rdx";
 }
 
 /// The place with a number of `PlaceType`. The numbers of a scope begin at `first`.
@@ -141,6 +145,19 @@ unsafe extern "C" fn to_way(to: usize, on: c_int, routine: *const c_char, list: 
     unsafe {
         add(NAME, routine, list, |name, args| {
             to.add_call_named_on(on, name, args)
+        })
+    }
+}
+
+/// # Safety
+/// As for [`to_program`].
+unsafe extern "C" fn in_place_of(to: usize, routine: *const c_char, list: *mut VaList) {
+    const NAME: &str = "ReplaceProc";
+    let to = proc(to, NAME);
+    // SAFETY: the caller's promise.
+    unsafe {
+        add(NAME, routine, list, |name, args| {
+            to.replace_named(name, args)
         })
     }
 }
@@ -255,7 +272,7 @@ fn register(number: u32, primitive: &str) -> NamedArg<'static> {
 }
 
 /// Calls `then` with the value that a number of `ValueType` stands for: the kind, and from bit 8 on the number of a memory operand
-/// plus 1, or 0 for no operand in particular.
+/// plus 1, or 0 for no operand in particular; for an outcome the number of a register plus 1.
 fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R {
     if let Some(sum) = number.checked_sub(FIRST_SUM) {
         let sums = SUMS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -281,6 +298,11 @@ fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R 
         (7, None) => then.visit(Direction),
         (8, None) => then.visit(BranchTarget),
         (9, None) => then.visit(ReturnValue),
+        (10, None) => then.visit(OutcomeValue),
+        (10, Some(n)) => match Reg::from_number(n.into()) {
+            Some(reg) => then.visit(OutcomeFor(reg)),
+            None => stop(primitive, format!("there is no register {n}")),
+        },
         _ => stop(primitive, format!("there is no value {number:#x}")),
     }
 }
@@ -350,5 +372,6 @@ impl ValueVisitor<bool> for Offers {
 
 primitives! {
     fn BlockHasWay(b: block, on: c_int) -> c_int { b.has_way(way(on, NAME)).into() }
+    fn CanReplaceProc(p: proc) -> c_int { p.can_be_replaced().into() }
     fn InstOffers(i: inst, at: c_int, what: u32) -> c_int { with_value(what, NAME, Offers(i, place(at, 6, NAME))).into() }
 }
