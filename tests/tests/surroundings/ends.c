@@ -31,6 +31,15 @@ int main(int argc, char **argv)
         struct rlimit r = { 0, 0 };
         setrlimit(RLIMIT_FSIZE, &r);
         if (!strcmp(how, "file size caught")) signal(SIGXFSZ, on_signal);
+    } else if (!strcmp(how, "own")) {
+        /* The file gets a number that what is written meanwhile had before. */
+        for (int i = 0; i < 1000000; i++) work();
+        close_range(0, ~0U, 0);
+        FILE *own = fopen("own", "w");
+        for (int i = 1; i < 20; i++) dup2(0, i);
+        for (int i = 0; i < 1000000; i++) work();
+        fputs("the program's", own);
+        fclose(own);
     } else if (!strcmp(how, "wait"))
         getchar();
     else if (!strcmp(how, "umask"))

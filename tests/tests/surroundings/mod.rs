@@ -129,6 +129,32 @@ fn static_() {
     check(&["-static"]);
 }
 
+/// Tools that write while the program runs do not write to a file of the program's that has got the number of theirs.
+#[test]
+fn numbers_of_descriptors_are_the_programs() {
+    let (folder, program, _) = built(&["-O0"]);
+    for (tool, options) in [
+        ("calllog", &["--stream", "--output", "log"][..]),
+        ("memtrace", &["--output", "log"]),
+        ("bbv", &["--interval", "1000", "--output", "log"]),
+    ] {
+        let out = folder.join(tool);
+        let job = options.iter().map(|option| (*option).to_owned()).collect();
+        atom::instrument(&program, &out, &Job::Tool(tool.into(), job), false).unwrap();
+        let inside = folder.join("inside");
+        let output = run(&out, "own", &inside, Stdio::piped());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(17), "{tool}: {said}");
+        let own = std::fs::read(inside.join("own")).unwrap();
+        assert_eq!(own, b"the program's", "{tool}");
+        let files = std::fs::read_dir(&inside).unwrap();
+        let names = files.map(|file| file.unwrap().path());
+        let log = names.filter(|name| name.file_name().unwrap() != "own");
+        let size: u64 = log.map(|name| name.metadata().unwrap().len()).sum();
+        assert!(size > 10_000, "{tool}: {size} bytes");
+    }
+}
+
 /// Standard output and error are full or closed.
 #[test]
 fn nowhere_to_tell() {

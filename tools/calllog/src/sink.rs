@@ -3,7 +3,6 @@
 //! Each process has its own log, a [`PerProcess`] value, because a forked child must neither write bytes that its parent
 //! has not written yet nor wait for a lock that another thread of the parent held.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::sync::MutexGuard;
 
@@ -49,7 +48,7 @@ pub struct Sink {
 struct Stream {
     name: String,
     bytes: Vec<u8>,
-    file: Option<File>,
+    is_created: bool,
     failed: bool,
 }
 
@@ -58,7 +57,7 @@ impl Stream {
         Self {
             name,
             bytes: Vec::new(),
-            file: None,
+            is_created: false,
             failed: false,
         }
     }
@@ -76,16 +75,7 @@ impl Stream {
         if self.failed {
             return Ok(());
         }
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => {
-                let file = output::create(&self.name)?.into_inner()?;
-                self.file.insert(file)
-            }
-        };
-        let path = || output::path(&self.name);
-        file.write_all(&self.bytes)
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path().display())))
+        output::extend(&self.name, &mut self.is_created, &self.bytes)
     }
 }
 
