@@ -13,7 +13,7 @@ use atom_abi::StartInfo;
 use crate::c::environment::set_environment;
 use crate::lifecycle::{actions, dispositions, faults, windows};
 use crate::process::{identity, info, objects, run, told};
-use crate::sys::{segments, stacks};
+use crate::sys::{broker, segments, stacks};
 use crate::threads::data;
 
 /// An entry of an initialiser array.
@@ -67,6 +67,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
             dispositions::begin();
         }
         faults::begin();
+        broker::begin();
         windows::begin();
         run::show_path();
         let begin = BEGIN.load(Ordering::Acquire);

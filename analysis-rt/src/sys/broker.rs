@@ -1,9 +1,10 @@
-//! The broker: makes system calls on files for a process that has forbidden itself to open files.
+//! The broker: makes system calls on files for a process that cannot open any.
 //!
-//! A process that restricts itself by Landlock cannot write reports any more. Just before it does so, the runtime starts
-//! one further process, the broker, which shares the memory and nothing else, and which the restriction does not reach.
-//! A call of the runtime on a path that the kernel refuses is made once more by the broker. Descriptors of files that the
-//! broker has opened are the broker's; their numbers here are higher by [`FIRST`], and calls on them go to the broker.
+//! A process that restricts itself by Landlock cannot write reports any more, nor can one that has as many descriptors as it
+//! may. Just before the one, and when a file cannot be opened for the other reason, the runtime starts one further process,
+//! the broker, which shares the memory and nothing else: neither the restriction nor the descriptors. A call of the runtime
+//! on a path that the kernel refuses is made once more by the broker. Descriptors of files that the broker has opened are the
+//! broker's; their numbers here are higher by [`FIRST`], and calls on them go to the broker.
 //!
 //! The application does not meet it: the broker ends without a signal to its parent, closes its copy of the descriptors
 //! at once, blocks all signals, and is in a process group of its own. It ends before the application's process, or within
@@ -16,6 +17,7 @@ use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use crate::sys::call::{call6, is_error, set_on_error, syscall, system_pid};
 use crate::sys::clone;
 use crate::sys::memory;
+use crate::sys::sandbox;
 use crate::sys::signals::with_all_blocked;
 use crate::sys::spin::SpinLock;
 
@@ -64,6 +66,11 @@ const STOPPED: u32 = 3;
 static CALL: [AtomicUsize; 7] = [const { AtomicUsize::new(0) }; 7];
 static ANSWER: AtomicIsize = AtomicIsize::new(0);
 
+/// From now on the broker is asked where it can help.
+pub(crate) fn begin() {
+    set_on_error(once_more);
+}
+
 /// Looks at a system call `landlock_restrict_self`, which the application makes next.
 pub(crate) fn start() {
     let served = system_pid();
@@ -89,7 +96,6 @@ pub(crate) fn start() {
         return;
     }
     BROKER.store(broker as u32, Ordering::Release);
-    set_on_error(once_more);
 }
 
 /// Ends this process's broker, if there is one, and waits for its end: it would be left to a process that reaps orphans.
@@ -165,7 +171,11 @@ fn wake() {
 /// may not open. Returns the answer.
 fn once_more(number: usize, arguments: [usize; 6], answer: isize) -> isize {
     let on_path = ON_PATHS.contains(&(number as i64));
-    let is_refused = on_path && REFUSED.contains(&(-answer as i32));
+    let is_full = is_opening(number) && answer == -(libc::EMFILE as isize);
+    if is_full && sandbox::is_allowed(libc::SYS_clone) {
+        start();
+    }
+    let is_refused = is_full || on_path && REFUSED.contains(&(-answer as i32));
     // The argument with a descriptor: the first, or the fifth of a call that maps a file.
     let at = if number as i64 == libc::SYS_mmap {
         4
@@ -184,11 +194,16 @@ fn once_more(number: usize, arguments: [usize; 6], answer: isize) -> isize {
     let Some(answer) = with_all_blocked(|| ask(number, theirs)) else {
         return answer;
     };
-    if OPENING.contains(&(number as i64)) && !is_error(answer) {
+    if is_opening(number) && !is_error(answer) {
         answer + FIRST as isize
     } else {
         answer
     }
+}
+
+/// True for a system call that answers a descriptor.
+fn is_opening(number: usize) -> bool {
+    OPENING.contains(&(number as i64))
 }
 
 /// Has the broker make a system call. `None` if the broker has ended.
