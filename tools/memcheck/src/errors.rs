@@ -23,6 +23,16 @@ pub const SITE: u32 = 1 << 31;
 /// Number of places from which on errors are counted only.
 const MOST: usize = 1000;
 
+plain_data! {
+    /// What is left out.
+    pub struct Limits {
+        /// Errors are told beyond [`MOST`] places, too.
+        pub has_none: u8,
+        /// Frees by another family or size are not errors.
+        pub hides_mismatches: u8,
+    }
+}
+
 /// An error.
 #[derive(Clone, Copy, Debug)]
 pub enum Wrong {
@@ -91,6 +101,7 @@ pub enum Wrong {
 struct Places {
     calls: Sites,
     accesses: Sites,
+    limits: Limits,
 }
 // SAFETY: tables that never change, or are replaced as a whole.
 unsafe impl Send for Places {}
@@ -134,8 +145,12 @@ fn with<R>(work: impl FnOnce(&mut HashMap<Place, Count>) -> R) -> R {
     result
 }
 
-pub fn begin(calls: Sites, accesses: Sites) {
-    let _ = PLACES.set(Places { calls, accesses });
+pub fn begin(calls: Sites, accesses: Sites, limits: Limits) {
+    let _ = PLACES.set(Places {
+        calls,
+        accesses,
+        limits,
+    });
 }
 
 /// In a forked child: a thread that is not there may have held the lock.
@@ -188,6 +203,10 @@ impl Wrong {
         }
     }
 
+    fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Mismatch { .. } | Self::DeletedSize { .. })
+    }
+
     /// True for an access to a stack's memory that a procedure closed which has ended.
     fn is_stale(&self) -> bool {
         let (Self::Access { address, stack, .. }
@@ -202,12 +221,16 @@ impl Wrong {
 
 /// Reports an error, if its place is new.
 pub fn report(wrong: &Wrong) {
-    if muted::is_muted() || wrong.is_stale() {
+    let Some(Places { limits, .. }) = PLACES.get() else {
+        return;
+    };
+    let is_hidden = limits.hides_mismatches != 0 && wrong.is_mismatch();
+    if is_hidden || muted::is_muted() || wrong.is_stale() {
         return;
     }
     let place = wrong.place();
     let is_new = with(|places| {
-        if places.len() >= MOST && !places.contains_key(&place) {
+        if limits.has_none == 0 && places.len() >= MOST && !places.contains_key(&place) {
             MORE.fetch_add(1, Relaxed);
             return false;
         }

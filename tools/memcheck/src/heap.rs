@@ -3,7 +3,10 @@
 //! A block has redzones on both sides in its slot (`slots`). Each thread has slots of its own that are free (`caches`).
 
 use std::ptr::{copy_nonoverlapping, with_exposed_provenance_mut};
+use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering::Relaxed;
+
+use atom_tool::prelude::*;
 
 use crate::caches::Cache;
 use crate::names::Does;
@@ -12,6 +15,39 @@ use crate::slots::{self, Block, FREED, LARGE, LIVE, RANGE, class_of, slot_size};
 
 /// Smallest and largest redzone in bytes.
 const REDZONE: [u64; 2] = [16, 2048];
+
+/// In the place of a byte: nothing is filled.
+pub const NO_FILL: u16 = 0x100;
+
+plain_data! {
+    /// Bytes with which blocks are filled.
+    pub struct Fill {
+        pub allocated: u16,
+        pub freed: u16,
+    }
+}
+
+static ALLOCATED: AtomicU16 = AtomicU16::new(NO_FILL);
+static FREED_BYTE: AtomicU16 = AtomicU16::new(NO_FILL);
+
+pub fn begin(fill: Fill) {
+    ALLOCATED.store(fill.allocated, Relaxed);
+    FREED_BYTE.store(fill.freed, Relaxed);
+}
+
+/// Fills a block. Returns false if there is nothing to fill it with.
+#[inline]
+fn fill(byte: &AtomicU16, at: u64, size: u64) -> bool {
+    let byte = byte.load(Relaxed);
+    if byte == NO_FILL {
+        return false;
+    }
+    // SAFETY: the block is nobody's: it is not handed out yet, or is not any more.
+    unsafe {
+        with_exposed_provenance_mut::<u8>(at as usize).write_bytes(byte as u8, size as usize)
+    };
+    true
+}
 
 /// What is to be allocated.
 #[derive(Clone, Copy)]
@@ -62,7 +98,9 @@ pub fn allocate(cache: &Cache, wanted: Wanted, is_zero: bool) -> Option<u64> {
     } else {
         shadow::open(at, size);
     }
-    if is_zero && !is_fresh {
+    if !is_zero {
+        fill(&ALLOCATED, at, size);
+    } else if !is_fresh {
         // SAFETY: the block is free.
         unsafe { with_exposed_provenance_mut::<u8>(at as usize).write_bytes(0, size as usize) };
     }
@@ -81,7 +119,7 @@ pub fn free(cache: &Cache, block: &'static Block, stack: u32) -> bool {
     block.freed.store(stack, Relaxed);
     let (start, size) = (block.start(), block.size());
     shadow::set(start, start + size, shadow::FREED);
-    if size >= LARGE {
+    if !fill(&FREED_BYTE, start, size) && size >= LARGE {
         shadow::give_back(start, start + size);
     }
     cache.put(block, size);

@@ -18,6 +18,7 @@ use crate::out::{self, grouped};
 use crate::slots::Block;
 use crate::suppressions;
 use crate::told::{Kind, Leak, Told};
+use crate::traces;
 use atom_tool::prelude::*;
 
 /// How a block is reached, in the order in which a better way replaces a worse one.
@@ -35,6 +36,8 @@ plain_data! {
         /// Kinds that have records, and kinds that are errors, as bits.
         pub shown: u8,
         pub errors: u8,
+        /// Calls by which records are told apart, the allocator's own included; 0 for all.
+        pub resolution: u8,
     }
 }
 
@@ -216,9 +219,11 @@ struct Record {
     own: Amount,
     /// What they lead to.
     more: Amount,
+    /// The stack that is shown.
+    stack: u32,
 }
 
-/// What tells records from each other.
+/// What tells records from each other. The number is of the stack's first calls, or of all.
 type Key = (Leak, Does, u32);
 
 fn leak_of(mark: u8) -> Leak {
@@ -266,8 +271,17 @@ fn leaks(detail: Detail) -> Sum {
     let led_to = follow_lost(&memory);
     let mut records: HashMap<Key, Record> = HashMap::new();
     for block in custom::live() {
-        let key = (leak_of(mark_of(block)), block.does(), block.allocated());
-        let record = records.entry(key).or_default();
+        let (does, stack) = (block.does(), block.allocated());
+        let own = usize::from(does.family() != Family::Custom);
+        let group = match usize::from(detail.resolution) {
+            0 => stack,
+            calls => traces::first_calls(stack, calls - own),
+        };
+        let key = (leak_of(mark_of(block)), does, group);
+        let record = records.entry(key).or_insert(Record {
+            stack,
+            ..Record::default()
+        });
         record.own.add(Amount::of(block));
         if let Some(more) = led_to.get(&block.start()) {
             record.more.add(*more);
@@ -281,14 +295,14 @@ fn leaks(detail: Detail) -> Sum {
     let mut sums = [Amount::default(); 5];
     let mut sum = Sum::default();
     let count = in_order.len() as u64;
-    for (i, ((leak, does, stack), record)) in in_order.iter().enumerate() {
+    for (i, ((leak, does, _), record)) in in_order.iter().enumerate() {
         let has = |bits: u8| detail.is_full != 0 && bits >> *leak as u8 & 1 != 0;
         let mut place = *leak as usize;
         if has(detail.shown | detail.errors) {
             let told = Told {
                 kind: Kind::Leak(*leak),
                 what: what(*leak, record, [i as u64 + 1, count]),
-                stack: errors::frames_of(*does, *stack),
+                stack: errors::frames_of(*does, record.stack),
                 parts: Vec::new(),
                 leaked: Some((record.own.bytes + record.more.bytes, record.own.blocks)),
             };

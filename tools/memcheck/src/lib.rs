@@ -10,6 +10,7 @@ mod check;
 mod custom;
 mod errors;
 mod functions;
+mod given;
 mod heap;
 mod leaks;
 mod memory;
@@ -32,10 +33,11 @@ use atom_tool::{Uninterrupted, forks};
 
 use caches::Cache;
 use check::Checked;
+use given::Given;
 use leaks::Detail;
 use options::Settings;
 
-/// `names` has the names of the files: for lines, for XML, and of suppressions.
+/// `names` is what [`Given`] reads.
 #[analysis(uninterrupted)]
 fn begin(
     settings: Record<Settings>,
@@ -52,30 +54,31 @@ fn begin(
         std::process::exit(1);
     }
     caches::begin(settings.quarantine);
-    traces::begin(settings.callers as usize);
-    errors::begin(calls, accesses);
+    traces::begin(settings.callers.into());
+    heap::begin(settings.fill);
+    errors::begin(calls, accesses, settings.limits);
     symbols::begin(rows, strings);
     check::begin(checked);
-    let mut names = names.iter();
-    let mut name = || names.next().unwrap_or_default();
-    let [log, xml, suppressions] = [name(), name(), name()];
-    if let Err(error) = suppressions::begin(suppressions) {
+    let given = Given::read(names);
+    if let Err(error) = suppressions::begin(&given.suppressions) {
         eprintln!("memcheck: {error}");
         std::process::exit(1);
     }
-    out::begin(settings.manner, log, xml);
+    out::begin(settings.manner, given);
     forks::in_child(|| {
         caches::in_child();
         errors::in_child();
         traces::in_child();
         custom::in_child();
+        out::in_child();
     });
-    out::note("Memcheck, a memory error detector");
 }
 
 #[analysis]
 fn end(detail: Record<Detail>, exit_code: i32, caches: AllThreads<Cache>) {
-    Uninterrupted::run(|_| report(*detail.get(), exit_code, caches));
+    if !out::has_stopped() {
+        Uninterrupted::run(|_| report(*detail.get(), exit_code, caches));
+    }
 }
 
 /// Tells leaks and sums.

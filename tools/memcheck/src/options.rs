@@ -2,6 +2,8 @@
 
 use atom_tool::prelude::*;
 
+use crate::errors::Limits;
+use crate::heap::{Fill, NO_FILL};
 use crate::leaks::Detail;
 use crate::out::Manner;
 use crate::told::Leak;
@@ -11,16 +13,18 @@ plain_data! {
     pub struct Settings {
         /// Bytes of freed blocks that wait.
         pub quarantine: u64,
-        /// Largest number of calls of a stack.
-        pub callers: u32,
         pub manner: Manner,
+        /// Largest number of calls of a stack.
+        pub callers: u16,
+        pub limits: Limits,
+        pub fill: Fill,
     }
 }
 
 /// The options of one use.
 pub struct Options {
     pub settings: Settings,
-    /// Names of files: for lines, for XML, and of suppressions.
+    /// What [`crate::given::Given`] reads.
     pub names: StringList,
     pub detail: Detail,
     pub exit_code: i32,
@@ -49,6 +53,15 @@ enum Check {
     No,
 }
 
+/// A byte to fill with, as a hexadecimal number.
+fn byte(text: Option<&str>) -> Result<u16> {
+    let digits = text.map(|text| text.strip_prefix("0x").unwrap_or(text));
+    let number = digits
+        .map(|digits| u8::from_str_radix(digits, 16))
+        .transpose()?;
+    Ok(number.map_or(NO_FILL, u16::from))
+}
+
 /// Reads the options.
 ///
 /// # Errors
@@ -65,32 +78,52 @@ pub fn read(args: &Args) -> Result<Options> {
     let text = |name: &str| options.value(name).map(Option::unwrap_or_default);
     let shown = kinds(text("--show-leak-kinds")?)?;
     let errors = kinds(text("--errors-for-leak-kinds")?)?;
-    let exit_code = text("--error-exitcode")?.parse()?;
+    let exit_code: i32 = text("--error-exitcode")?.parse()?;
     let quarantine = options.size("--freelist-vol")?;
     let callers = text("--num-callers")?.parse()?;
+    let yes = |name: &str| options.choice(name, &[("no", 0), ("yes", 1)]);
+    let no = |name: &str| options.choice(name, &[("yes", 0), ("no", 1)]);
+    let resolutions = [("high", 0), ("med", 4), ("low", 2)];
+    let resolution = options.choice("--leak-resolution", &resolutions)?;
+    let limits = Limits {
+        has_none: no("--error-limit")?,
+        hides_mismatches: no("--show-mismatched-frees")?,
+    };
+    let fill = Fill {
+        allocated: byte(options.value("--malloc-fill")?)?,
+        freed: byte(options.value("--free-fill")?)?,
+    };
     let log = text("--log-file")?;
     let xml = options.value("--xml-file")?;
-    let is_xml = options.choice("--xml", &[("no", false), ("yes", true)])? || xml.is_some();
-    let generates = [("no", false), ("yes", true), ("all", true)];
-    let with_suppressions = options.choice("--gen-suppressions", &generates)?;
+    let generates = [("no", 0), ("yes", 1), ("all", 1)];
+    let manner = Manner {
+        log_fd: text("--log-fd")?.parse()?,
+        xml_fd: text("--xml-fd")?.parse()?,
+        first_error_code: if yes("--exit-on-first-error")? == 1 {
+            exit_code
+        } else {
+            0
+        },
+        is_xml: yes("--xml")? | u8::from(xml.is_some()),
+        is_quiet: u8::from(options.flag("--quiet") | options.flag("-q")),
+        with_suppressions: options.choice("--gen-suppressions", &generates)?,
+        is_silent_in_child: yes("--child-silent-after-fork")?,
+    };
     let suppressions = options.values("--suppressions")?;
-    let is_quiet = options.flag("--quiet") | options.flag("-q");
+    let run = text("--run-file")?;
     options.finish()?;
 
     let mut names = StringList::new();
-    for name in [log, xml.unwrap_or_default(), &suppressions.join("\n")] {
+    for name in [run, log, xml.unwrap_or_default(), &suppressions.join("\n")] {
         names.push(name);
     }
     Ok(Options {
         settings: Settings {
             quarantine,
+            manner,
             callers,
-            manner: Manner {
-                is_xml: is_xml.into(),
-                is_quiet: is_quiet.into(),
-                with_suppressions: with_suppressions.into(),
-                _unused: 0,
-            },
+            limits,
+            fill,
         },
         names,
         detail: Detail {
@@ -98,6 +131,7 @@ pub fn read(args: &Args) -> Result<Options> {
             is_full: u8::from(check == Check::Full),
             shown,
             errors,
+            resolution,
         },
         exit_code,
     })

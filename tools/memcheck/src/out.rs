@@ -2,15 +2,17 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
-use std::os::fd::AsFd;
+use std::io::{self, Write as _};
+use std::mem::ManuallyDrop;
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd};
 use std::process;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
 use atom_tool::prelude::*;
 
+use crate::given::{self, Given};
 use crate::suppressions;
 use crate::told::Told;
 use crate::xml;
@@ -18,58 +20,123 @@ use crate::xml;
 plain_data! {
     /// How it is told.
     pub struct Manner {
+        /// Descriptors of the program at its start that have no name of a file in their place.
+        pub log_fd: i32,
+        pub xml_fd: i32,
+        /// The exit code after the first error, with which the process ends then; 0 if it does not.
+        pub first_error_code: i32,
         pub is_xml: u8,
         /// No lines but errors.
         pub is_quiet: u8,
         /// After each error a suppression for it.
         pub with_suppressions: u8,
-        pub _unused: u8,
+        /// Forked children tell nothing.
+        pub is_silent_in_child: u8,
     }
 }
 
-static OUT: OnceLock<File> = OnceLock::new();
-static XML: OnceLock<File> = OnceLock::new();
+/// A place to write to.
+struct Place {
+    /// The descriptor; -1 if there is none.
+    fd: AtomicI32,
+    /// The name of its file, as it was given.
+    name: OnceLock<String>,
+}
+
+static OUT: Place = Place::new();
+static XML: Place = Place::new();
 static MANNER: OnceLock<Manner> = OnceLock::new();
+static GIVEN: OnceLock<Given> = OnceLock::new();
 /// Number of errors that were told.
 static TOLD: AtomicU64 = AtomicU64::new(0);
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+/// The process ends by its first error.
+static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
 
-fn manner() -> Manner {
-    MANNER.get().copied().unwrap_or(Manner {
-        is_xml: 0,
-        is_quiet: 0,
-        with_suppressions: 0,
-        _unused: 0,
-    })
-}
-
-/// `log` and `xml` are names of files, or empty. Without a name lines go to standard error as it is at the start, which
-/// programs may close.
-pub fn begin(how: Manner, log: &str, xml_file: &str) {
+/// Without names of files it is told to descriptors as they are at the start: programs may close them.
+pub fn begin(how: Manner, given: Given) {
     let _ = MANNER.set(how);
-    open(&OUT, log);
+    OUT.open(&given.log, how.log_fd);
     if how.is_xml != 0 {
-        open(&XML, xml_file);
-        put(&XML, &xml::head());
+        XML.open(&given.xml, how.xml_fd);
+        put(&XML, &xml::head(&given, how.is_quiet != 0));
     }
+    note(&given.head());
+    let _ = GIVEN.set(given);
 }
 
-fn open(place: &OnceLock<File>, name: &str) {
-    let file = match name {
-        "" => std::io::stderr()
-            .as_fd()
-            .try_clone_to_owned()
-            .map(File::from),
-        name => File::create(output::path(name)),
+/// In a forked child: it gets files of its own where their names have its number.
+pub fn in_child() {
+    let (Some(how), Some(given)) = (MANNER.get(), GIVEN.get()) else {
+        return;
     };
-    match file {
-        Ok(file) => _ = place.set(file),
-        Err(error) if !name.is_empty() => eprintln!("memcheck: cannot write {name}: {error}"),
-        Err(_) => {}
+    IS_SILENT.store(how.is_silent_in_child != 0, Relaxed);
+    if how.is_silent_in_child == 0 {
+        if OUT.open_again() {
+            note(&given.head());
+        }
+        if XML.open_again() {
+            put(&XML, &xml::head(given, how.is_quiet != 0));
+        }
     }
 }
 
-fn put(place: &OnceLock<File>, text: &str) {
-    if let Some(mut file) = place.get() {
+impl Place {
+    const fn new() -> Self {
+        Self {
+            fd: AtomicI32::new(-1),
+            name: OnceLock::new(),
+        }
+    }
+
+    fn open(&self, name: &str, fd: i32) {
+        let opened = match name {
+            "" => copy_of(fd).map_err(|error| format!("to descriptor {fd}: {error}")),
+            name => given::path(name)
+                .and_then(|path| File::create(path).map_err(|error| format!("{name}: {error}"))),
+        };
+        let _ = self.name.set(name.to_owned());
+        match opened {
+            Ok(file) => {
+                let before = self.fd.swap(file.into_raw_fd(), Relaxed);
+                if before >= 0 {
+                    // SAFETY: it was opened here, and nobody has it any more.
+                    drop(unsafe { File::from_raw_fd(before) });
+                }
+            }
+            // A program may be started without standard error.
+            Err(_) if name.is_empty() && fd == 2 => {}
+            Err(error) => eprintln!("memcheck: cannot write {error}"),
+        }
+    }
+
+    /// Opens the file of this process; false if it is the same as before.
+    fn open_again(&self) -> bool {
+        let name = self
+            .name
+            .get()
+            .filter(|name| name.contains("%p") || name.contains("%n"));
+        if let Some(name) = name {
+            self.open(name, -1);
+        }
+        name.is_some()
+    }
+}
+
+fn copy_of(fd: i32) -> io::Result<File> {
+    if fd < 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: copying fails if it is not open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    fd.try_clone_to_owned().map(File::from)
+}
+
+fn put(place: &Place, text: &str) {
+    let fd = place.fd.load(Relaxed);
+    if fd >= 0 && !IS_SILENT.load(Relaxed) {
+        // SAFETY: it was opened here, and stays open.
+        let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         let _ = file.write_all(text.as_bytes());
     }
 }
@@ -83,30 +150,41 @@ fn put_lines(text: &str) {
 
 /// Tells something that is no error.
 pub fn note(text: &str) {
-    let how = manner();
-    if how.is_quiet == 0 && how.is_xml == 0 {
+    if MANNER
+        .get()
+        .is_some_and(|how| how.is_quiet == 0 && how.is_xml == 0)
+    {
         put_lines(text);
     }
 }
 
 /// Tells an error.
 pub fn error(told: &Told) {
-    let how = manner();
+    let Some(how) = MANNER.get() else { return };
     let number = TOLD.fetch_add(1, Relaxed);
     let suppression = (how.with_suppressions != 0).then(|| suppressions::write(told));
     if how.is_xml != 0 {
         put(&XML, &xml::error(told, number, suppression.as_deref()));
-        return;
+    } else {
+        put_lines(&told.text());
+        put(&OUT, &suppression.unwrap_or_default());
     }
-    put_lines(&told.text());
-    if let Some(suppression) = suppression {
-        put(&OUT, &suppression);
+    if how.first_error_code != 0 {
+        note("Exit program on first error (--exit-on-first-error=yes)");
+        end();
+        HAS_STOPPED.store(true, Relaxed);
+        process::exit(how.first_error_code);
     }
+}
+
+/// True if the process ends by its first error, and all is told.
+pub fn has_stopped() -> bool {
+    HAS_STOPPED.load(Relaxed)
 }
 
 /// Ends what is told in XML.
 pub fn end() {
-    if manner().is_xml != 0 {
+    if MANNER.get().is_some_and(|how| how.is_xml != 0) {
         put(&XML, &xml::tail());
     }
 }

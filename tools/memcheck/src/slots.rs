@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use crate::names::Does;
 use crate::shadow;
 
-/// Address of the slots, and of what is known of them.
-const SLOTS: u64 = 0x1100_0000_0000;
-const FACTS: u64 = 0x2000_0000_0000;
+/// Address of the slots, and of what is known of them: where the kernel maps nothing by itself, whatever the limit of the stack is.
+/// Without a limit mappings begin below 0x1555_5555_5000, or (older kernels) above 0x2aaa_aaaa_a000.
+const SLOTS: u64 = 0x1600_0000_0000;
+const FACTS: u64 = 0x3000_0000_0000;
 /// Size of a class's range of addresses, as a power of two; twice that for what is known.
 pub const RANGE: u32 = 36;
 /// Classes of 16, 32 ... 1024 bytes, and four for each further power of two.

@@ -32,13 +32,13 @@ struct Suppression {
 
 static ALL: OnceLock<Vec<Suppression>> = OnceLock::new();
 
-/// Reads the files, whose names are separated by line feeds.
+/// Reads the files.
 ///
 /// # Errors
 /// If a file cannot be read or understood.
-pub fn begin(files: &str) -> Result<(), String> {
+pub fn begin(files: &[String]) -> Result<(), String> {
     let mut all = Vec::new();
-    for file in files.lines() {
+    for file in files {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
         read(&text, &mut all).map_err(|error| format!("{file}: {error}"))?;
     }
@@ -122,7 +122,7 @@ impl Place {
         match self {
             Self::Function(name) => like(name, &frame.symbol) || like(name, &frame.function),
             // A function of the allocator is in a library; which one does not matter.
-            Self::Object(name) => frame.address.is_none() || like(name, &frame.object_path()),
+            Self::Object(name) => frame.address.is_none() || like(name, frame.object_path()),
             Self::Source(name) => {
                 let file = frame.short_file();
                 like(name, file) || like(name, &format!("{file}:{}", frame.line))

@@ -1,7 +1,6 @@
 //! An error as it is told, in whichever form.
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 
 use atom_tool::Site;
 use atom_tool::prelude::*;
@@ -105,15 +104,6 @@ pub struct Frame {
     pub len: Option<u64>,
 }
 
-/// The file of the program.
-fn program() -> &'static String {
-    static PROGRAM: OnceLock<String> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-        path.to_string_lossy().into_owned()
-    })
-}
-
 impl Frame {
     pub fn of_site(site: &Site) -> Self {
         let address = Address(site.pc);
@@ -150,13 +140,13 @@ impl Frame {
         self.address?.object()
     }
 
-    /// The file of the object, as far as it is known.
-    pub fn object_path(&self) -> String {
-        match (self.address, self.object()) {
-            (None, _) => String::new(),
-            (_, Some(object)) => object.to_owned(),
-            _ => program().clone(),
-        }
+    /// The path of the object, or its name if that is all that is known.
+    pub fn object_path(&self) -> &'static str {
+        let Some(address) = self.address else {
+            return "";
+        };
+        let path = crate::symbols::path_of(address.object_number());
+        path.or(self.object()).unwrap_or_default()
     }
 
     /// The source file without its folder.

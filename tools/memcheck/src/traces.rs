@@ -126,6 +126,12 @@ pub fn calls(stack: u32) -> Option<Box<[u32]>> {
     with(|known| known.stacks.get(stack as usize).cloned())
 }
 
+/// The number of the stack of a stack's first calls.
+pub fn first_calls(stack: u32, count: usize) -> u32 {
+    let calls = calls(stack).unwrap_or_default();
+    intern(calls.get(..count).unwrap_or(&calls))
+}
+
 /// True if a stack has all calls, so it was not cut.
 pub fn is_whole(calls: &[u32]) -> bool {
     calls.len() < DEPTH.load(Relaxed).min(MOST)

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process;
 
+use crate::given::{self, Given};
 use crate::told::{Frame, Kind, Told};
 
 /// Writes text so that it is text in XML.
@@ -31,34 +32,35 @@ fn words(indent: &str, words: &[String]) -> String {
     text
 }
 
-/// The words with which this process was started.
-fn command_line() -> Vec<String> {
-    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let words = bytes.split(|b| *b == 0);
-    let mut words: Vec<_> = words
-        .map(|w| String::from_utf8_lossy(w).into_owned())
-        .collect();
-    words.pop();
-    words
-}
-
 /// The beginning, up to the state RUNNING.
-pub fn head() -> String {
-    let parent = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let parent = parent.rsplit(')').next().unwrap_or_default();
-    let parent = parent.split_ascii_whitespace().nth(1).unwrap_or("0");
+pub fn head(given: &Given, is_quiet: bool) -> String {
     let mut text = String::from(
-        "<?xml version=\"1.0\"?>\n\n<valgrindoutput>\n\n<protocolversion>4</protocolversion>\n<protocoltool>memcheck</protocoltool>\n\n\
-         <preamble>\n  <line>Memcheck, a memory error detector</line>\n</preamble>\n\n",
+        "<?xml version=\"1.0\"?>\n\n<valgrindoutput>\n\n<protocolversion>4</protocolversion>\n<protocoltool>memcheck</protocoltool>\n\n<preamble>\n",
     );
+    let head = given.head();
+    for line in head.lines().take(if is_quiet { 1 } else { usize::MAX }) {
+        let _ = writeln!(text, "  <line>{}</line>", escaped(line));
+    }
     let _ = writeln!(
         text,
-        "<pid>{}</pid>\n<ppid>{parent}</ppid>\n<tool>memcheck</tool>\n",
-        process::id()
+        "</preamble>\n\n<pid>{}</pid>\n<ppid>{}</ppid>\n<tool>memcheck</tool>\n",
+        process::id(),
+        std::os::unix::process::parent_id()
     );
-    text.push_str("<args>\n  <vargv>\n    <exe>atom</exe>\n    <arg>run</arg>\n    <arg>memcheck</arg>\n  </vargv>\n  <argv>\n");
-    text.push_str(&words("    ", &command_line()));
-    text.push_str("  </argv>\n</args>\n\n");
+    if !given.comment.is_empty() {
+        // The option promises that it may have elements.
+        let _ = writeln!(text, "<usercomment>{}</usercomment>\n", given.comment);
+    }
+    let of_run = || ["atom", "run", "memcheck"].map(str::to_owned).to_vec();
+    let own = match given.words.as_slice() {
+        [] => &of_run(),
+        own => own,
+    };
+    let (own, command) = (words("    ", own), words("    ", &given::command_line()));
+    let _ = writeln!(
+        text,
+        "<args>\n  <vargv>\n{own}  </vargv>\n  <argv>\n{command}  </argv>\n</args>\n"
+    );
     text.push_str(&status("RUNNING"));
     text
 }
@@ -86,7 +88,7 @@ fn frame(frame: &Frame) -> String {
             let _ = writeln!(text, "      <{name}>{}</{name}>", escaped(value));
         }
     };
-    put("obj", &frame.object_path());
+    put("obj", frame.object_path());
     put("fn", &frame.function);
     let (folder, file) = frame.file.rsplit_once('/').unwrap_or(("", frame.file));
     put("dir", folder);

@@ -73,6 +73,11 @@ pub fn path(template: &str) -> PathBuf {
     }
 }
 
+/// The process number of the `atom run` that waits for the program.
+pub fn waiter() -> u32 {
+    analysis_rt::waiter()
+}
+
 /// Creates the file of [`path`]. An older file is kept: `name` becomes `name.1`, `name.1` becomes
 /// `name.2`, up to `name.9`. A file that this process has created before is replaced. Devices, pipes, empty
 /// files and symbolic links are written to. `atom run` names the file to the user.
