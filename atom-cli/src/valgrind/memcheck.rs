@@ -118,6 +118,7 @@ fn options(settings: &Settings, notes: &mut Vec<String>) -> Result<Vec<String>, 
     if settings.is_yes("--quiet") {
         options.push("--quiet".into());
     }
+    options.push("--running-on-valgrind=yes".into());
     Ok(options)
 }
 

@@ -55,8 +55,8 @@ fn is_string(symbol: &str) -> bool {
     functions::is_function(symbol) || VARIANTS.iter().any(|variant| symbol.contains(variant))
 }
 
-/// Adds the checks.
-pub fn add(program: &Program<'_>, cache: ThreadData<Cache>) -> References {
+/// Adds the checks. `is_told` is as for [`requests::add_call`].
+pub fn add(program: &Program<'_>, cache: ThreadData<Cache>, is_told: bool) -> References {
     let mut references = References::default();
     let is_static = program.objects().len() == 1;
     let mut has_requests = false;
@@ -76,7 +76,7 @@ pub fn add(program: &Program<'_>, cache: ThreadData<Cache>) -> References {
                 if requests.ends(inst) {
                     let rule = rules.at(inst);
                     let number = references.push(inst, rule);
-                    requests::add_call(inst, number, rule, cache);
+                    requests::add_call(inst, number, rule, cache, is_told);
                     has_requests = true;
                 }
             }

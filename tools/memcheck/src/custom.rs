@@ -232,6 +232,11 @@ pub fn create_pool(at: u64, redzone: u64, flags: u64) {
     with(|registry| registry.pools.insert(at, pool));
 }
 
+/// True if there is a pool at an address.
+pub fn has_pool(at: u64) -> bool {
+    with(|registry| registry.pools.contains_key(&at))
+}
+
 /// The pool is no more, nor are its chunks.
 pub fn destroy_pool(at: u64) -> Answer {
     with(|registry| {

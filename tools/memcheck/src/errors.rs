@@ -93,6 +93,12 @@ pub enum Wrong {
     },
     /// A client request names a pool that there is not.
     Pool { address: u64, stack: u32 },
+    /// A client request asks for a range that is not addressable.
+    Check {
+        /// The first byte that is not.
+        address: u64,
+        stack: u32,
+    },
     /// A size is below zero.
     Size { size: u64, does: Does, stack: u32 },
 }
@@ -199,6 +205,7 @@ impl Wrong {
             Self::Size { stack, .. } => (5, 0, stack),
             Self::DeletedSize { stack, .. } => (6, 0, stack),
             Self::Pool { stack, .. } => (8, 0, stack),
+            Self::Check { stack, .. } => (9, 0, stack),
             Self::Param { what, stack, .. } => (7, what.as_ptr().addr() as u32, stack),
         }
     }
@@ -364,6 +371,10 @@ fn describe(wrong: &Wrong) -> Told {
                 "Argument 'size' of function {name} has a fishy (possibly negative) value: {size}"
             );
             new(Kind::Fishy, what, own_frame(does), stack, Vec::new())
+        }
+        Wrong::Check { address, stack } => {
+            let what = "Unaddressable byte(s) found during client check request".into();
+            new(Kind::Check, what, None, stack, address_parts(address))
         }
         Wrong::Pool { address, stack } => {
             let what = "Illegal memory pool address".to_owned();

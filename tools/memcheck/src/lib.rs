@@ -116,7 +116,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         );
     }
     let stacks = CallStacks::add(program);
-    let references = check::add(program, cache);
+    let references = check::add(program, cache, options.is_told);
     functions::add(program, &stacks);
     leaks::add(program);
     let symbols = symbols::Symbols::of(program);

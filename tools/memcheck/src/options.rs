@@ -28,6 +28,8 @@ pub struct Options {
     pub names: StringList,
     pub detail: Detail,
     pub exit_code: i32,
+    /// The program is told that it runs under Valgrind.
+    pub is_told: bool,
 }
 
 /// Kinds of leaks as bits.
@@ -109,6 +111,7 @@ pub fn read(args: &Args) -> Result<Options> {
         with_suppressions: options.choice("--gen-suppressions", &generates)?,
         is_silent_in_child: yes("--child-silent-after-fork")?,
     };
+    let is_told = yes("--running-on-valgrind")? == 1;
     let suppressions = options.values("--suppressions")?;
     let run = text("--run-file")?;
     options.finish()?;
@@ -134,5 +137,6 @@ pub fn read(args: &Args) -> Result<Options> {
             resolution,
         },
         exit_code,
+        is_told,
     })
 }

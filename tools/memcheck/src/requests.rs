@@ -1,19 +1,19 @@
 //! Client requests: what a program tells Valgrind by instructions that do nothing.
 //!
 //! Four rotations of rdi, which turn it once around, and `xchg rbx, rbx` are a request. Its number and five arguments are six
-//! words at the address in rax; the answer, in rdx, stays what the program has put there.
+//! words at the address in rax; the answer is in rdx, where the program has put what it is without Valgrind.
 
 use std::ptr::with_exposed_provenance;
 
 use atom_tool::prelude::*;
 use atom_tool::stacks::FrameRule;
-use atom_tool::{ThreadData, stack_around};
+use atom_tool::{OutcomeFor, ThreadData, stack_around};
 
 use crate::caches::Cache;
 use crate::custom::{self, Refused};
 use crate::errors::{self, SITE, Wrong};
 use crate::names::Does;
-use crate::{calls, muted, slots, traces};
+use crate::{calls, muted, shadow, slots, traces};
 
 /// The instructions of a request.
 const INSTRUCTIONS: [&[u8]; 5] = [
@@ -57,14 +57,36 @@ fn unmap(start: u64, size: u64) {
     custom::unmapped(start, size);
 }
 
-/// Adds the call of a request.
-pub fn add_call(inst: Inst<'_>, number: u32, rule: FrameRule, cache: ThreadData<Cache>) {
-    let args = (Reg::Rax, number, &rule, Reg::Rsp, Reg::Rbp, cache);
+/// Adds the call of a request. `is_told` says whether the program is told that it runs under Valgrind.
+pub fn add_call(
+    inst: Inst<'_>,
+    number: u32,
+    rule: FrameRule,
+    cache: ThreadData<Cache>,
+    is_told: bool,
+) {
+    let answer = OutcomeFor(Reg::Rdx);
+    let args = (answer, Reg::Rax, number, &rule, Reg::Rsp, Reg::Rbp, cache);
     inst.add_call(Before, requested, args);
+    if is_told {
+        inst.add_call(Before, tell, (answer, Reg::Rax));
+    }
+}
+
+/// Answers that the program runs under Valgrind.
+#[analysis]
+fn tell(answer: Outcome, words: u64) {
+    // SAFETY: the program has put six words there.
+    let request = unsafe { with_exposed_provenance::<u64>(words as usize).read_unaligned() };
+    if request == N::RUNNING_ON_VALGRIND {
+        answer.returns(1);
+    }
 }
 
 /// Numbers of requests that all tools of Valgrind have.
 mod number {
+    pub const RUNNING_ON_VALGRIND: u64 = 0x1001;
+    pub const COUNT_ERRORS: u64 = 0x1201;
     pub const MALLOCLIKE_BLOCK: u64 = 0x1301;
     pub const FREELIKE_BLOCK: u64 = 0x1302;
     pub const CREATE_MEMPOOL: u64 = 0x1303;
@@ -74,18 +96,23 @@ mod number {
     pub const MEMPOOL_TRIM: u64 = 0x1307;
     pub const MOVE_MEMPOOL: u64 = 0x1308;
     pub const MEMPOOL_CHANGE: u64 = 0x1309;
+    pub const MEMPOOL_EXISTS: u64 = 0x130a;
     pub const RESIZEINPLACE_BLOCK: u64 = 0x130b;
     pub const CHANGE_ERR_DISABLEMENT: u64 = 0x1801;
     /// Of Memcheck: `MC` and a number.
     pub const MAKE_MEM_NOACCESS: u64 = 0x4d43_0000;
     pub const MAKE_MEM_UNDEFINED: u64 = 0x4d43_0001;
     pub const MAKE_MEM_DEFINED: u64 = 0x4d43_0002;
+    pub const CHECK_MEM_IS_ADDRESSABLE: u64 = 0x4d43_0004;
+    pub const CHECK_MEM_IS_DEFINED: u64 = 0x4d43_0005;
+    pub const MAKE_MEM_DEFINED_IF_ADDRESSABLE: u64 = 0x4d43_000b;
 }
 
 use number as N;
 
 #[analysis(uninterrupted)]
 fn requested(
+    answer: Outcome,
     words: u64,
     site: u32,
     rule: Record<FrameRule>,
@@ -96,8 +123,23 @@ fn requested(
     // SAFETY: the program has put the six words there.
     let [request, a, b, c, d, _] =
         unsafe { with_exposed_provenance::<[u64; 6]>(words as usize).read_unaligned() };
-    if request == N::CHANGE_ERR_DISABLEMENT {
-        return muted::mute(a);
+    match request {
+        N::CHANGE_ERR_DISABLEMENT => return muted::mute(a),
+        N::COUNT_ERRORS => return answer.returns(errors::sum().errors),
+        N::MEMPOOL_EXISTS => return answer.returns(custom::has_pool(a).into()),
+        N::MAKE_MEM_NOACCESS
+        | N::MAKE_MEM_UNDEFINED
+        | N::MAKE_MEM_DEFINED
+        | N::MAKE_MEM_DEFINED_IF_ADDRESSABLE => answer.returns(u64::MAX),
+        N::CHECK_MEM_IS_ADDRESSABLE | N::CHECK_MEM_IS_DEFINED => {
+            let bad = shadow::first_closed(a, b);
+            if let Some(address) = bad {
+                let stack = traces::at_inst(Some(site | SITE), *rule.get(), sp, rbp);
+                errors::report(&Wrong::Check { address, stack });
+            }
+            return answer.returns(bad.unwrap_or(0));
+        }
+        _ => {}
     }
     let is_known = (N::MALLOCLIKE_BLOCK..=N::RESIZEINPLACE_BLOCK).contains(&request)
         || (N::MAKE_MEM_NOACCESS..=N::MAKE_MEM_DEFINED).contains(&request);
@@ -118,8 +160,7 @@ fn requested(
     if closed[1] > sp && !slots::has(closed[1]) && closed[0] < stack_end(&cache, sp) {
         custom::note_on_stack(closed, stack);
     }
-    let answer = act(request, [a, b, c, d], stack);
-    match answer {
+    match act(request, [a, b, c, d], stack) {
         Err(Refused::Block) if request == N::FREELIKE_BLOCK => {
             calls::release(&cache, a, Does::Request, stack, None);
         }

@@ -17,6 +17,7 @@ pub enum Kind {
     Free,
     Mismatch,
     Pool,
+    Check,
     Fishy,
     Leak(Leak),
 }
@@ -65,6 +66,7 @@ impl Kind {
             Self::Free => "InvalidFree",
             Self::Mismatch => "MismatchedFree",
             Self::Pool => "InvalidMemPool",
+            Self::Check => "ClientCheck",
             Self::Fishy => "FishyValue",
             Self::Leak(Leak::Definite) => "Leak_DefinitelyLost",
             Self::Leak(Leak::Indirect) => "Leak_IndirectlyLost",
@@ -81,6 +83,7 @@ impl Kind {
             Self::Param(_) => "Param".into(),
             Self::Free | Self::Mismatch => "Free".into(),
             Self::Pool => "Mempool".into(),
+            Self::Check => "User".into(),
             Self::Fishy => "FishyValue".into(),
             Self::Leak(_) => "Leak".into(),
         }

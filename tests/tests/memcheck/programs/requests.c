@@ -5,16 +5,20 @@
 #include <unistd.h>
 
 // Four rotations of rdi and an exchange are a request; its number and arguments are at the address in rax.
-#define REQUEST(...) \
-    do { \
+#define REQUEST(...) (void)ASK(__VA_ARGS__)
+#define ASK(...) \
+    ({ \
         volatile unsigned long words[6] = {__VA_ARGS__}; \
         unsigned long answer = 0; \
         __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx" \
                          : "+d"(answer) : "a"(words) : "cc", "memory"); \
-    } while (0)
+        answer; \
+    })
 #define U(x) ((unsigned long)(x))
 
 enum {
+    RUNNING = 0x1001,
+    COUNT = 0x1201,
     MALLOCLIKE = 0x1301,
     FREELIKE,
     CREATE_POOL,
@@ -24,11 +28,14 @@ enum {
     POOL_TRIM,
     MOVE_POOL,
     POOL_CHANGE,
-    RESIZE = 0x130b,
+    POOL_EXISTS,
+    RESIZE,
     MUTE = 0x1801,
     NOACCESS = 0x4d430000,
     UNDEFINED,
     DEFINED,
+    IS_ADDRESSABLE = 0x4d430004,
+    IS_DEFINED,
 };
 
 static char *map(void) {
@@ -152,6 +159,34 @@ static __attribute__((noinline)) void use_own(void) {
         somewhere[i] = 1;
 }
 
+// An answer that is wrong is an error that nobody expects.
+#define EXPECT(answer, value) \
+    do { \
+        if ((answer) != (value)) \
+            *(volatile char *)malloc(0) = 1; \
+    } while (0)
+
+static void answers(void) {
+    int pool;
+    volatile char *block = malloc(40);
+    EXPECT(ASK(POOL_EXISTS, U(&pool)), 0);
+    REQUEST(CREATE_POOL, U(&pool), 0, 0);
+    EXPECT(ASK(POOL_EXISTS, U(&pool)), 1);
+    REQUEST(DESTROY_POOL, U(&pool));
+    EXPECT(ASK(POOL_EXISTS, U(&pool)), 0);
+    unsigned long before = ASK(COUNT);
+    EXPECT(ASK(IS_ADDRESSABLE, U(block), 40), 0);
+    EXPECT(ASK(IS_DEFINED, U(block), 0), 0);
+    EXPECT(ASK(IS_ADDRESSABLE, U(block) + 8, 40), U(block) + 40); // error: Unaddressable byte(s) found during client check
+    EXPECT(ASK(COUNT), before + 1);
+    EXPECT(ASK(DEFINED, U(block), 40), -1ul);
+    // A number that no request has.
+    EXPECT(ASK(0x1fff), 0);
+    free((void *)block);
+    if (ASK(RUNNING))
+        write(1, "under Valgrind\n", 15);
+}
+
 static __attribute__((noinline)) void leak(void) {
     char *area = malloc(1000);
     REQUEST(MALLOCLIKE, U(area + 104), 77, 0, 0);
@@ -167,6 +202,7 @@ int main(void) {
     reports();
     close_own();
     use_own();
+    answers();
     leak();
     return 0;
 }
