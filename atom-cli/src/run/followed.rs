@@ -190,7 +190,7 @@ impl Call {
         let store = Store::at(&self.store)?;
         // The first of the words is the command's name.
         let arguments = Arguments::try_parse_from(&self.words[BEFORE..])
-            .map_err(|e| Error::new("reading the command line", e.to_string()))?;
+            .map_err(|e| Error::usage(e.to_string()))?;
         let mut request = RunRequest::new(&arguments)?;
         request.follow = self.words.clone();
         let folder = PathBuf::from(format!("/proc/{}/cwd", self.waiter));

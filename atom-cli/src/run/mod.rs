@@ -113,11 +113,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(code);
     }
     if arguments.command.is_empty() {
-        return Err(
-            Error::new("reading the command line", "no program is named").advice(
-                "write it behind the tool and `--`, as in `atom run icount -- bzip2 -k FILE`",
-            ),
-        );
+        return Err(Error::usage("no program is named").advice(
+            "write it behind the tool and `--`, as in `atom run icount -- bzip2 -k FILE`",
+        ));
     }
     arguments.windows.check(&arguments.choices.sampling)?;
     let arguments = &in_any_folder(arguments);
