@@ -17,6 +17,7 @@ mod closure;
 mod debugger;
 mod debuginfod;
 mod describe;
+mod doctor;
 mod driver;
 mod events;
 mod exhausted;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         Some(args::Command::Show(show)) => show_program(show).map(done),
         Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
+        Some(args::Command::Doctor(doctor)) => doctor::run(doctor).map(done),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
         Some(args::Command::Events(events)) => events::run(events).map(done),
         Some(args::Command::Report(report)) => viewer::report::run(report),

@@ -15,7 +15,7 @@ pub mod processes;
 mod program;
 pub mod record;
 mod remembered;
-mod samples;
+pub mod samples;
 mod shortcut;
 pub mod watch;
 mod words;
