@@ -68,6 +68,8 @@ pub enum Command {
     Annotate(viewer::annotate::Annotate),
     /// Report on logs of procedure entries and exits
     Analyze(viewer::analyze::Analyze),
+    /// Say what this machine allows, and what each lack costs
+    Doctor(crate::doctor::Doctor),
     /// Measure the clocks of this machine: granularity, cost, monotonicity
     Clocks(crate::clocks::Clocks),
     /// List what can be counted on this machine, and why the rest cannot
@@ -91,7 +93,7 @@ const GROUPS: [(&str, &str); 4] = [
         "show report annotate analyze trace",
     ),
     ("Record and playback", "arp"),
-    ("This machine", "clocks events completions"),
+    ("This machine", "doctor clocks events completions"),
 ];
 
 /// Reads a command line.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use atom_core::error::Reason;
+use atom_core::image::Image;
 use atom_core::{Error, Result};
 use object::Endianness;
 use object::elf::{FileHeader64, PF_X, PT_LOAD};
@@ -33,7 +34,12 @@ const NOISE: [&str; 6] = [
 pub fn interpreter(program: &Path) -> Result<Option<PathBuf>> {
     let fail = |reason: Reason| Error::new(DOING, reason).file(program);
     let bytes = std::fs::read(program).map_err(|e| fail(e.into()))?;
-    let file = ElfFile64::<Endianness>::parse(&*bytes).map_err(|e| fail(e.to_string().into()))?;
+    // What is wrong with a file is said as `atom APP` says it.
+    let wrong = |e: object::Error| match Image::read(program) {
+        Err(told) => told,
+        Ok(_) => fail(e.to_string().into()),
+    };
+    let file = ElfFile64::<Endianness>::parse(&*bytes).map_err(wrong)?;
     let path = file.elf_program_headers().iter().find_map(|header| {
         let path = header.interpreter(file.endian(), file.data());
         path.ok().flatten()

@@ -58,7 +58,7 @@ pub fn named_tool(name: &str) -> Result<PathBuf> {
 }
 
 /// The name among `all` that a mistyped one was meant to be.
-fn alike<'a>(name: &str, all: &'a [String]) -> Option<&'a String> {
+pub fn alike<'a>(name: &str, all: &'a [String]) -> Option<&'a String> {
     let distance = |other: &str| strsim::damerau_levenshtein(name, other);
     let nearest = all.iter().min_by_key(|other| distance(other))?;
     (distance(nearest) <= 1 + name.len() / 4).then_some(nearest)

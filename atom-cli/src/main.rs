@@ -17,6 +17,7 @@ mod closure;
 mod debugger;
 mod debuginfod;
 mod describe;
+mod doctor;
 mod driver;
 mod events;
 mod exhausted;
@@ -105,6 +106,7 @@ fn main() -> ExitCode {
         Some(args::Command::Show(show)) => show_program(show).map(done),
         Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
+        Some(args::Command::Doctor(doctor)) => doctor::run(doctor).map(done),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
         Some(args::Command::Events(events)) => events::run(events).map(done),
         Some(args::Command::Report(report)) => viewer::report::run(report),
@@ -112,7 +114,8 @@ fn main() -> ExitCode {
         Some(args::Command::Arp(arp)) => arp::run(arp).map(done),
         None if args.run.gdb => debugger::run(&args.run, &words).map(done),
         None if help::is_wanted(&args.run.tool_options) => show_help(&args.run).map(done),
-        None => cleanup::on_signals()
+        None => no_mistyped_command(&args.run)
+            .and_then(|()| cleanup::on_signals())
             .and_then(|()| {
                 exhausted::on_abort();
                 if args.run.job.as_ref().is_some_and(|job| job.quiet) {
@@ -132,9 +135,28 @@ fn main() -> ExitCode {
             }
             match error.kind {
                 ErrorKind::TooLarge => ExitCode::from(TOO_LARGE),
+                ErrorKind::Usage => ExitCode::from(misread::INVALID),
                 ErrorKind::Other | ErrorKind::System => ExitCode::FAILURE,
             }
         }
+    }
+}
+
+/// Refuses a program that is not there and has nearly the name of a command.
+fn no_mistyped_command(run: &choices::Run) -> atom_core::Result<()> {
+    let app = run.app.as_deref().filter(|app| !app.exists());
+    let Some(name) = app.and_then(|app| app.to_str()) else {
+        return Ok(());
+    };
+    let command = args::Args::command();
+    let commands = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let commands: Vec<String> = commands.map(|c| c.get_name().to_owned()).collect();
+    match find::alike(name, &commands) {
+        Some(command) => Err(
+            atom_core::Error::usage(format!("there is no program {name}"))
+                .advice(format!("did you mean the command `atom {command}`?")),
+        ),
+        None => Ok(()),
     }
 }
 
@@ -147,11 +169,8 @@ fn show_program(args: &show::Show) -> atom_core::Result<()> {
 /// Shows the options of the tool of `atom APP`.
 fn show_help(run: &choices::Run) -> atom_core::Result<()> {
     let file = request::tool_file(run)?.ok_or_else(|| {
-        atom_core::Error::new(
-            "reading the command line",
-            "there are tool options but no tool is named",
-        )
-        .advice("`atom --help` has the options of the command; `atom tools` lists tools")
+        atom_core::Error::usage("there are tool options but no tool is named")
+            .advice("`atom --help` has the options of the command; `atom tools` lists tools")
     })?;
     let tool = run.tool.as_ref().map(|name| format!("--tool {name}"));
     let tool = tool.unwrap_or_else(|| file.display().to_string());

@@ -9,7 +9,7 @@ use crate::{find, help};
 use output::message::say;
 
 /// Exit code after an invalid command line.
-const INVALID: u8 = 2;
+pub const INVALID: u8 = 2;
 
 /// Prints the parser's error, or better advice where an option of a tool is in the wrong place. Help and version
 /// come as errors, too.

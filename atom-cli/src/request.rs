@@ -83,11 +83,8 @@ impl<'a> Request<'a> {
                 (args.gdb, "a tool is to be debugged"),
             ];
             if let Some((_, what)) = given.iter().find(|g| g.0) {
-                return Err(Error::new(
-                    "reading the command line",
-                    format!("{what} but no tool is named"),
-                )
-                .advice("name a tool: --tool NAME, or its file after the program"));
+                return Err(Error::usage(format!("{what} but no tool is named"))
+                    .advice("name a tool: --tool NAME, or its file after the program"));
             }
         }
         request.check_targets()?;
@@ -211,7 +208,7 @@ pub fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
         return source::compiled(file, &args.tool_parts).map(Some);
     }
     if let Some(part) = args.tool_parts.first() {
-        let error = Error::new("reading the command line", "there are two tools").file(part);
+        let error = Error::usage("there are two tools").file(part);
         return Err(
             error.advice("only a tool in C consists of several files: APP TOOL.inst.c TOOL.anal.c")
         );

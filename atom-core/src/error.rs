@@ -15,6 +15,8 @@ pub enum ErrorKind {
     /// The inserted code makes the program larger than its code can reach. Fewer instrumented
     /// points would fit.
     TooLarge,
+    /// The command line asks for what cannot be.
+    Usage,
     /// The operating system refused something. Another process, with other limits and rights, may succeed.
     System,
 }
@@ -93,6 +95,14 @@ impl Error {
             symbol: None,
             reason: text,
             advice: None,
+        }
+    }
+
+    /// An error of kind [`ErrorKind::Usage`].
+    pub fn usage(reason: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorKind::Usage,
+            ..Self::new("reading the command line", reason.into())
         }
     }
 

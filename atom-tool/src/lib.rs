@@ -233,7 +233,7 @@ macro_rules! report_options {
             "  --profile FILE   where the profile is written, for `atom report`\n",
             "  --no-profile     write no profile\n",
             "  --top N          rows of each table, 0 for all (default: 100)\n",
-            "  --width N        columns that a row takes at most (default: 120)\n",
+            "  --width N        columns that a row takes at most; a file has no limit\n",
             "  --full-names     do not shorten names\n",
         )
     };

@@ -140,7 +140,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// The process number that the command line has.
 fn process_number(words: &[OsString]) -> Result<i32> {
     let fail = |reason: &str| {
-        let error = Error::new("reading the command line", reason.to_owned());
+        let error = Error::usage(reason.to_owned());
         error.advice("write it behind the tool and `--`, as in `atom attach icount -- 1234`")
     };
     let [word] = words else {
@@ -162,9 +162,7 @@ fn refuse_choices(arguments: &Arguments) -> Result<()> {
     let has_places = !choices.from.is_empty() || !choices.to.is_empty();
     if has_places || choices.sampling.sample.is_some() {
         let reason = "--from, --to and --sample need a program that was started by `atom run`";
-        return Err(
-            Error::new("reading the command line", reason).advice("choose the time with --for")
-        );
+        return Err(Error::usage(reason).advice("choose the time with --for"));
     }
     Ok(())
 }

@@ -54,14 +54,14 @@ impl WindowRequests {
     pub fn check(&self, sampling: &Sampling) -> Result<()> {
         if self.are_any() && sampling.sample.is_some() {
             let reason = "a run is sampled as a whole, or measured in windows";
-            return Err(Error::new("reading the command line", reason)
-                .advice("leave out --sample, or the options of windows"));
+            return Err(
+                Error::usage(reason).advice("leave out --sample, or the options of windows")
+            );
         }
         match (self.each, self.length) {
             (Some(each), Some(length)) if each <= length => {
                 let reason = "a window is as long as the time from one to the next, or longer";
-                Err(Error::new("reading the command line", reason)
-                    .advice("choose a smaller --for, or a larger --each"))
+                Err(Error::usage(reason).advice("choose a smaller --for, or a larger --each"))
             }
             _ => Ok(()),
         }

@@ -192,7 +192,7 @@ impl Call {
     fn instrumented(&self) -> Result<(Program, Made)> {
         // The first of the words is the command's name.
         let arguments = Arguments::try_parse_from(&self.words[BEFORE..])
-            .map_err(|e| Error::new("reading the command line", e.to_string()))?;
+            .map_err(|e| Error::usage(e.to_string()))?;
         let path = self.path.to_string_lossy();
         let mut skipped = arguments.children_skip.iter();
         if let Some(pattern) = skipped.find(|pattern| matches(pattern, &path)) {

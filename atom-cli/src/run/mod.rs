@@ -15,7 +15,7 @@ pub mod processes;
 mod program;
 pub mod record;
 mod remembered;
-mod samples;
+pub mod samples;
 mod shortcut;
 pub mod watch;
 mod words;
@@ -144,11 +144,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Runs the program; `None` if it cannot be instrumented, which is told.
 pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
     if arguments.command.is_empty() {
-        return Err(
-            Error::new("reading the command line", "no program is named").advice(
-                "write it behind the tool and `--`, as in `atom run icount -- bzip2 -k FILE`",
-            ),
-        );
+        return Err(Error::usage("no program is named").advice(
+            "write it behind the tool and `--`, as in `atom run icount -- bzip2 -k FILE`",
+        ));
     }
     arguments.windows.check(&arguments.choices.sampling)?;
     let arguments = &in_any_folder(arguments);

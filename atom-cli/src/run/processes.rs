@@ -64,6 +64,11 @@ impl Processes {
         for entry in entries {
             all.add(entry);
         }
+        for stage in &mut all.stages {
+            for paths in [&mut stage.reports, &mut stage.profiles, &mut stage.summed] {
+                forget_snapshots(paths);
+            }
+        }
         number_older(&mut all.stages, |stage| &mut stage.reports);
         number_older(&mut all.stages, |stage| &mut stage.profiles);
         number_older(&mut all.stages, |stage| &mut stage.summed);
@@ -333,6 +338,17 @@ fn number_older(stages: &mut [Stage], files: impl Fn(&mut Stage) -> &mut Vec<Pat
     }
 }
 
+/// Leaves out reports in between (`icount.out.now`) of which the report at the end is there (`icount.out`).
+fn forget_snapshots(paths: &mut Vec<PathBuf>) {
+    let all = paths.clone();
+    let last = |path: &PathBuf| {
+        path.to_str()
+            .and_then(|path| path.strip_suffix(".now"))
+            .map(PathBuf::from)
+    };
+    paths.retain(|path| !last(path).is_some_and(|last| all.contains(&last)));
+}
+
 /// Adds a path once.
 fn push(paths: &mut Vec<PathBuf>, path: PathBuf) {
     if !paths.contains(&path) {
@@ -368,6 +384,25 @@ mod tests {
 
     fn executes(number: u32, path: &str) -> Entry {
         Entry::Executes(process(number, 7), program(path))
+    }
+
+    /// What was written while a process ran is told only if it was killed before its end.
+    #[test]
+    fn reports_in_between_are_older_than_the_last() {
+        let profile = |path: &str| Entry::Profile(process(7, 1), path.into());
+        let between = || {
+            vec![
+                report(7, "/home/me/a.out.now"),
+                profile("/home/me/a.profile.now"),
+            ]
+        };
+        let last = vec![report(7, "/home/me/a.out"), profile("/home/me/a.profile")];
+        let all = processes([between(), last].concat());
+        assert_eq!(all.line().as_deref(), Some("report: a.out"));
+        assert_eq!(all.profiles(), [Path::new("/home/me/a.profile")]);
+        let killed = processes(between());
+        assert_eq!(killed.line().as_deref(), Some("report: a.out.now"));
+        assert_eq!(killed.profiles(), [Path::new("/home/me/a.profile.now")]);
     }
 
     #[test]

@@ -72,24 +72,32 @@ pub struct Shares {
     names: HashMap<String, u64>,
 }
 
+/// What is wanted of a processor.
+fn samples_of(processor: usize) -> Builder<'static> {
+    let mut builder = Builder::new(Software::CPU_CLOCK);
+    builder
+        .one_cpu(processor)
+        .inherit(true)
+        .enable_on_exec(true)
+        .sample_period(PERIOD)
+        .sample(SampleFlag::IP | SampleFlag::TID)
+        .mmap(true)
+        .comm(true)
+        .comm_exec(true)
+        .task(true);
+    builder
+}
+
+/// True if the kernel permits samples.
+pub fn are_permitted() -> bool {
+    samples_of(0).build().is_ok()
+}
+
 /// Begins with the next process that this thread starts; `None` if the kernel does not permit it.
 pub fn start() -> Option<Watching> {
     // SAFETY: a plain question.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    let open = |processor: usize| {
-        let mut builder = Builder::new(Software::CPU_CLOCK);
-        builder
-            .one_cpu(processor)
-            .inherit(true)
-            .enable_on_exec(true)
-            .sample_period(PERIOD)
-            .sample(SampleFlag::IP | SampleFlag::TID)
-            .mmap(true)
-            .comm(true)
-            .comm_exec(true)
-            .task(true);
-        builder.build()?.sampled(ROOM)
-    };
+    let open = |processor: usize| samples_of(processor).build()?.sampled(ROOM);
     let opened = (0..processors.max(0) as usize).map(open);
     // A processor that is switched off has no events.
     let mut samplers: Vec<Sampler> = opened.filter_map(Result::ok).collect();

@@ -32,6 +32,36 @@ fn missing() {
     folder.fails(&["sh"], &["no such file", "help:", "/sh?"]);
 }
 
+/// `atom run` says what `atom APP` says.
+#[test]
+fn run_names_the_same_reason() {
+    let executable = |folder: &Folder| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.join("bad"), mode).unwrap();
+    };
+    let refused = |folder: &Folder, needle: &str| {
+        executable(folder);
+        folder.fails(&["run", "icount", "--", "./bad"], &[needle, "help:"]);
+    };
+    refused(&changed(Vec::clear), "the file is empty");
+    refused(
+        &changed(|bytes| bytes.truncate(3000)),
+        "past the end of the file",
+    );
+    refused(&changed(|bytes| bytes[CLASS] = 1), "32-bit ELF file");
+}
+
+#[test]
+fn mistyped_commands() {
+    let folder = Folder::new();
+    let needles = [
+        "there is no program rport",
+        "help: did you mean the command `atom report`?",
+    ];
+    folder.fails(&["rport", "x"], &needles);
+    folder.fails(&["rport"], &needles);
+}
+
 #[test]
 fn directory() {
     let folder = Folder::new();

@@ -203,6 +203,91 @@ fn the_call_graph_adds_up() {
     assert_eq!(strings(&found, "found"), ["round", "round"]);
 }
 
+/// A call that is cheap from one caller and expensive from another: shared out by calls, both would get half.
+#[test]
+fn whole_stacks_are_shown_as_they_are() {
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(4);
+        let strings = profile["strings"].as_array_mut().unwrap();
+        let first = strings.len();
+        let paths = [
+            "proc_0",
+            "proc_0;proc_1",
+            "proc_0;proc_1;proc_3",
+            "proc_0;proc_2",
+            "proc_0;proc_2;proc_3",
+        ];
+        strings.extend(paths.map(|path| json!(path)));
+        let numbers: Vec<usize> = (first..first + paths.len()).collect();
+        let measure = |name: &str, values: &[u64]| json!({"name": name, "type": "count", "unit": "instructions", "role": "measure", "sum": "add", "values": values});
+        profile["tool"] = json!("calltree");
+        profile["tables"] = json!([
+            {"name": "procedures", "by": "procedure", "rows": 4, "readers": "all", "columns": [
+                measure("own", &[10, 20, 30, 1000]), measure("calls", &[1, 1, 1, 2]),
+                {"name": "pc", "type": "address", "role": "key", "values": [0, 16, 32, 48]},
+                {"name": "procedure", "type": "text", "role": "label", "values": [0, 1, 2, 3]},
+            ]},
+            {"name": "arcs", "by": "arc", "rows": 2, "readers": "programs", "columns": [
+                measure("calls", &[1, 1]),
+                {"name": "caller pc", "type": "address", "role": "key", "values": [16, 32]},
+                {"name": "callee pc", "type": "address", "role": "key", "values": [48, 48]},
+            ]},
+            {"name": "call paths", "by": "other", "rows": 5, "readers": "programs", "columns": [
+                measure("own", &[10, 20, 1, 30, 999]), measure("calls", &[1; 5]),
+                {"name": "path", "type": "text", "role": "key", "values": numbers},
+            ]},
+        ]);
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        click("[role=tab]", "Call graph"); await settle();
+        return { frames: all("#flame .frame").map((f) => [f.textContent, Number(f.dataset.value), Number(f.getAttribute("aria-level"))]),
+            measure: texts("#calls-measure option")[0], note: one("#calls-note").textContent };
+        "##,
+    );
+    let mut frames: Vec<(String, f64, u32)> =
+        serde_json::from_value(found["frames"].clone()).unwrap();
+    frames.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)).then(a.1.total_cmp(&b.1)));
+    let frame = |name: &str, value: f64, level: u32| (name.to_owned(), value, level);
+    let want = [
+        frame("all", 1060.0, 1),
+        frame("proc_0", 1060.0, 2),
+        frame("proc_1", 21.0, 3),
+        frame("proc_2", 1029.0, 3),
+        frame("proc_3", 1.0, 4),
+        frame("proc_3", 999.0, 4),
+    ];
+    assert_eq!(frames, want);
+    assert_eq!(found["measure"], "instructions, by call path");
+    assert!(found["note"].as_str().unwrap().contains("exact"));
+    folder.atom_ok(&[
+        "report",
+        "data.profile",
+        "--export",
+        "folded",
+        "-o",
+        "out.folded",
+    ]);
+    let folded = String::from_utf8(folder.read("out.folded")).unwrap();
+    let mut lines: Vec<&str> = folded.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "proc_0 10",
+            "proc_0;proc_1 20",
+            "proc_0;proc_1;proc_3 1",
+            "proc_0;proc_2 30",
+            "proc_0;proc_2;proc_3 999"
+        ]
+    );
+}
+
 #[test]
 fn hard_branches_and_long_tables() {
     let Some((folder, _)) = page(|sample| sample.branches(100_000)) else {
@@ -302,6 +387,81 @@ fn miss_ratios_are_a_curve() {
             "{point:?}"
         );
     }
+}
+
+#[test]
+fn live_bytes_are_a_curve_with_the_peak() {
+    let times: Vec<u64> = (0..8).map(|n| n * 250_000).collect();
+    let live = [0, 5000, 9000, 4000, 8000, 1000, 300, 0];
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(2);
+        let paths = profile["strings"].as_array().unwrap().len();
+        let strings = profile["strings"].as_array_mut().unwrap();
+        strings.extend([
+            json!("small < main"),
+            json!("large < main"),
+            json!("gone < main"),
+        ]);
+        profile["tool"] = json!("heap");
+        profile["facts"] = json!([
+            {"name": "bytes at the peak", "type": "bytes", "value": 20_000},
+            {"name": "time of the peak", "type": "seconds", "value": 0.6},
+        ]);
+        profile["tables"] = json!([
+            {"name": "allocations by call path", "by": "other", "rows": 3, "readers": "all", "columns": [
+                {"name": "bytes", "type": "bytes", "role": "measure", "sum": "add", "values": [90_000, 60_000, 50_000]},
+                {"name": "peak", "type": "bytes", "role": "measure", "sum": "max", "values": [5000, 15_000, 0]},
+                {"name": "path", "type": "text", "role": "key", "values": [paths, paths + 1, paths + 2]},
+            ]},
+            {"name": "live bytes over time", "by": "other", "rows": 8, "readers": "programs", "columns": [
+                {"name": "microseconds", "type": "count", "role": "key", "values": times},
+                {"name": "live", "type": "bytes", "role": "measure", "sum": "none", "values": live},
+            ]},
+        ]);
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const mark = one(".curve .peak");
+        const out = { ticks: texts(".curve .tick"), axis: texts(".curve .axis"), peak: mark.textContent,
+            at: ["cx", "cy"].map((name) => Number(mark.getAttribute(name))), box: one(".curve svg").viewBox.baseVal.width,
+            title: texts("#top h2"), bars: texts("#top .bars .name"), counts: texts("#top .bars .count:not(.soft)") };
+        click("[role=tab]", "live bytes over time"); await settle();
+        out.times = all("#grid .row").map((row) => row.querySelector(".cell").textContent);
+        return out;
+        "##,
+    );
+    let ticks = strings(&found, "ticks");
+    for tick in ["0 B", "20 kB", "0 ms", "1,000 ms"] {
+        assert!(ticks.iter().any(|t| t == tick), "{tick}: {ticks:?}");
+    }
+    assert_eq!(
+        strings(&found, "axis"),
+        ["time since the start", "peak: 20 kB at 600.000 ms"]
+    );
+    assert_eq!(found["peak"], "20,000 bytes at 600.000 ms");
+    // Between the samples at 0.5 and 0.75 s, which have 9,000 bytes at most, at the top of the picture.
+    let at: [f64; 2] = serde_json::from_value(found["at"].clone()).unwrap();
+    let share = (at[0] - 64.0) / (found["box"].as_f64().unwrap() - 64.0 - 16.0);
+    assert!((share - 0.6 / 1.75).abs() < 0.001 && at[1] < 25.0, "{at:?}");
+    let titles = strings(&found, "title");
+    assert_eq!(
+        titles[..2],
+        [
+            "Live bytes over time",
+            "Bytes live at the peak by call path"
+        ]
+    );
+    assert_eq!(
+        strings(&found, "bars")[..2],
+        ["large < main", "small < main"]
+    );
+    assert_eq!(strings(&found, "counts")[..2], ["15,000", "5,000"]);
+    assert_eq!(strings(&found, "times")[..2], ["0.000 µs", "250.000 ms"]);
 }
 
 #[test]

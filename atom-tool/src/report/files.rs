@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use atom_abi::host::{self, ArgKind};
+use tables::Width;
 
 use super::nameless;
 use super::profile::origin::{self, Origin};
@@ -20,11 +21,12 @@ use crate::data::strings::{self, StringList};
 use crate::options::Options;
 use crate::report::output;
 
-/// Number of rows of each table, and columns of the terminal that a row takes, in the report for people of a tool that
-/// does not declare its options. The program's terminal, if there is one, need not be where the
-/// report is read.
+/// Number of rows of each table in the report for people of a tool that does not declare its options.
 const ROWS: u64 = 100;
-const WIDTH: u64 = 120;
+
+/// Numbers that stand for widths: full names, and the width of the file or terminal that the report is written to.
+const FULL: u64 = 0;
+const OF_FILE: u64 = u64::MAX;
 
 /// Size in bytes of the numbers in front of the strings.
 const NUMBERS: usize = 2 * size_of::<u64>();
@@ -57,9 +59,9 @@ impl ReportFiles {
             top.parse()
                 .map_err(|_| format!("the option --top takes a number, not `{top}`"))
         })?;
-        let width = options.given_size("--width")?.unwrap_or(WIDTH);
+        let width = options.given_size("--width")?.unwrap_or(OF_FILE);
         let width = if options.flag("--full-names") {
-            0
+            FULL
         } else {
             width
         };
@@ -162,8 +164,9 @@ struct Names {
     nameless: &'static str,
     /// Where the strings of `origin` begin.
     origin: usize,
-    /// How much is shown to people.
-    extent: text::Extent,
+    /// How much is shown to people: rows of each table, and a number for the width.
+    rows: usize,
+    width: u64,
 }
 
 // SAFETY: transparent over an array, which is one pointer.
@@ -188,10 +191,8 @@ impl Files {
             beside,
             nameless,
             origin,
-            extent: text::Extent {
-                rows: u64::from_le_bytes(*rows) as usize,
-                width: u64::from_le_bytes(*width) as usize,
-            },
+            rows: u64::from_le_bytes(*rows) as usize,
+            width: u64::from_le_bytes(*width),
         }
     }
 
@@ -207,7 +208,7 @@ impl Files {
 
     /// Number of rows of each table in the report for people; 0 for all.
     pub fn rows(self) -> usize {
-        self.names().extent.rows
+        self.names().rows
     }
 
     /// Calls `write` to write the file for people, in a format of the tool's own.
@@ -233,7 +234,16 @@ impl Files {
 
     /// Number of rows and width of the tables for people.
     pub(super) fn extent(self) -> text::Extent {
-        self.names().extent
+        let names = self.names();
+        let width = match names.width {
+            FULL => Width::Full,
+            OF_FILE => output::terminal(names.people).map_or(Width::File, Width::Columns),
+            columns => Width::Columns(columns as usize),
+        };
+        text::Extent {
+            rows: names.rows,
+            width,
+        }
     }
 
     /// Writes the files; `write` writes the one for people.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use tables::{Column, columns, grouped};
+use tables::{Column, Kind, Width, columns, grouped};
 
 use super::unseen::Unseen;
 use super::{Cell, Readers, Report, Table, shown as show};
@@ -14,8 +14,7 @@ use crate::navigation::address::Address;
 pub(super) struct Extent {
     /// Number of rows of each table; 0 for all.
     pub(super) rows: usize,
-    /// Columns of the terminal that a row takes at most; 0 for full names.
-    pub(super) width: usize,
+    pub(super) width: Width,
 }
 
 /// Writes the report.
@@ -35,7 +34,7 @@ pub(super) fn write_note(to: &mut dyn Write, note: &str, extent: Extent) -> io::
         return Ok(());
     }
     writeln!(to)?;
-    let lines = tables::wrapped(note, extent.width);
+    let lines = tables::wrapped(note, extent.width.of_prose());
     lines.iter().try_for_each(|line| writeln!(to, "{line}"))
 }
 
@@ -47,18 +46,18 @@ fn head(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
         .iter()
         .filter_map(|line| report.unseen.as_ref().and_then(line))
     {
-        for line in tables::wrapped(&line, extent.width) {
+        for line in tables::wrapped(&line, extent.width.of_prose()) {
             writeln!(to, "{line}")?;
         }
     }
     if let Some(names) = analysis_rt::replaced() {
         let line = format!("{} changes the program: it replaces {names}", report.tool);
-        for line in tables::wrapped(&line, extent.width) {
+        for line in tables::wrapped(&line, extent.width.of_prose()) {
             writeln!(to, "{line}")?;
         }
     }
     if let Some(estimate) = &report.estimate {
-        for line in tables::wrapped(&estimate.line(), extent.width) {
+        for line in tables::wrapped(&estimate.line(), extent.width.of_prose()) {
             writeln!(to, "{line}")?;
         }
     }
@@ -97,11 +96,7 @@ fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<
     };
     let shown = table.columns.iter().enumerate();
     let shown = shown.map(|(i, described)| column(table, i, described.name, number));
-    let width = match extent.width {
-        0 => usize::MAX,
-        width => width,
-    };
-    tables::write_columns(to, shown.collect(), INDENT, width)?;
+    tables::write_columns(to, shown.collect(), INDENT, extent.width)?;
     let left = table.rows.len() - number + table.left_out;
     if left > 0 {
         writeln!(
@@ -115,26 +110,25 @@ fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<
 
 /// A column of a table's first rows, with its texts in full.
 fn column<'t>(table: &'t Table, at: usize, head: &'t str, rows: usize) -> Column<'t> {
-    let cells = |rows: usize| {
+    let cells = || {
         let rows = table.rows[..rows].iter();
         rows.map(move |row| row.get(at).unwrap_or(&Cell::Empty))
     };
-    let is_left = cells(rows).any(|cell| match cell {
-        Cell::Text(_) | Cell::Place { .. } => true,
+    let kind = |cell: &Cell| match cell {
+        Cell::Text(_) => Some(Kind::Name),
+        Cell::Place { .. } => Some(Kind::Place),
         // Addresses of libraries begin with a name.
-        Cell::Address(at) => Address(*at).object().is_some(),
-        _ => false,
-    });
-    let texts = cells(rows).map(|cell| match cell {
+        Cell::Address(at) => Address(*at).object().map(|_| Kind::Label),
+        _ => None,
+    };
+    let texts = cells().map(|cell| match cell {
         Cell::Text(text) => text.clone(),
         other => Cow::Owned(show(other).into_owned()),
     });
     Column {
         head,
         cells: texts.collect(),
-        is_left,
-        is_flexible: cells(table.rows.len())
-            .any(|cell| matches!(cell, Cell::Text(_) | Cell::Place { .. })),
+        kind: cells().find_map(kind).unwrap_or(Kind::Number),
     }
 }
 
@@ -144,6 +138,10 @@ mod tests {
 
     fn text(report: &Report, rows: usize, width: usize) -> String {
         let mut bytes = Vec::new();
+        let width = match width {
+            0 => Width::Full,
+            width => Width::Columns(width),
+        };
         write(&mut bytes, report, Extent { rows, width }).unwrap();
         String::from_utf8(bytes).unwrap()
     }
@@ -184,10 +182,10 @@ mod tests {
         assert_eq!(
             short,
             "count of sort\n\nprocedures\n  \
-             calls  line                             procedure\n      \
-             7  …/c++/14/bits/stl_vector.h:1234  std::…int, int>>::push_back(…)\n      \
-             6  x.cc:1                           std::…, char>>::push_back(…)\n      \
-             5                                   main\n"
+             calls  line                 procedure\n      \
+             7  …/stl_vector.h:1234  std::vector<pair<int, int>>::push_back(…)\n      \
+             6  x.cc:1               std::vector<pair<int, char>>::push_back(…)\n      \
+             5                       main\n"
         );
         let full = text(&report, 0, 0);
         assert!(

@@ -2,13 +2,10 @@
 
 use clap::Args;
 
-/// The width without a terminal: of a pipe or a file.
-const DEFAULT: usize = 120;
-
 /// Options of the commands that print tables.
 #[derive(Args, Clone, Default)]
 pub struct Width {
-    /// Shorten names until a table has at most this width [default: the terminal's, else 120]
+    /// Shorten names until a table has at most this width [default: the terminal's; without a terminal nothing is cut]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(1..))]
     pub width: Option<u16>,
     /// Do not shorten names
@@ -17,10 +14,10 @@ pub struct Width {
 }
 
 impl Width {
-    /// Columns of the terminal that a table may take; `None` for full names.
-    pub fn columns(&self) -> Option<usize> {
+    /// The width of a table that is written to standard output.
+    pub fn of_tables(&self) -> tables::Width {
         if self.full_names {
-            return None;
+            return tables::Width::Full;
         }
         let terminal = || {
             console::Term::stdout()
@@ -28,6 +25,15 @@ impl Width {
                 .map(|(_, columns)| columns)
         };
         let columns = self.width.or_else(terminal).map(usize::from);
-        Some(columns.filter(|n| *n > 0).unwrap_or(DEFAULT))
+        let columns = columns.filter(|n| *n > 0);
+        columns.map_or(tables::Width::File, tables::Width::Columns)
+    }
+
+    /// Columns of the terminal that a line may take; `None` if nothing is cut.
+    pub fn columns(&self) -> Option<usize> {
+        match self.of_tables() {
+            tables::Width::Columns(columns) => Some(columns),
+            tables::Width::Full | tables::Width::File => None,
+        }
     }
 }

@@ -13,9 +13,11 @@
 //! - [`schema`] says what rows and columns are.
 #![deny(missing_docs)]
 
+mod call_path;
 mod csv;
 mod excerpt;
 mod parse;
+mod places;
 mod print;
 mod reduce;
 pub mod schema;
@@ -26,8 +28,8 @@ mod wrap;
 use std::borrow::Cow;
 
 pub use csv::csv_field;
-pub use print::{Column, write_columns};
-pub use unique::shorten_all;
+pub use print::{Column, Kind, Width, write_columns};
+pub use unique::{readable_all, shorten_all};
 pub use wrap::wrapped;
 
 /// The character that stands for parts which are left out.
@@ -37,8 +39,8 @@ pub const ELLIPSIS: char = '…';
 ///
 /// A name that fits is unchanged. Else parts are left out, in this order, until it fits: default template
 /// arguments, allocators and inline namespaces; the return type; the parameters; the paths of types in template
-/// arguments; template arguments, the innermost first; at last parts of the middle. A path of a
-/// file keeps its end.
+/// arguments; parameters of closures; template arguments, the innermost first; at last parts of the middle. A path of a
+/// file keeps its end, a call path its innermost procedures, and a call its line.
 pub fn shorten(name: &str, width: usize) -> Cow<'_, str> {
     if columns(name) <= width {
         return Cow::Borrowed(name);
@@ -53,15 +55,22 @@ pub fn shorten(name: &str, width: usize) -> Cow<'_, str> {
     })
 }
 
-/// What is before the name and is never shortened: the indentation and a word, as in `    from f()`. Empty if
-/// it would leave little of the width.
+/// What is before the name and is never shortened: the indentation, perhaps with a word as in `    from f()`, or the kind of what
+/// is named as in `heap: f()`. Empty if it would leave little of the width.
 fn lead(text: &str, width: usize) -> &str {
     const LEAST: usize = 8;
-    let indentation = text.len() - text.trim_start_matches(' ').len();
-    let word = text[indentation..].find(' ').filter(|_| indentation > 0);
-    let lead = word.map_or("", |word| &text[..indentation + word + 1]);
-    if columns(lead) + LEAST <= width {
-        lead
+    const WORDS: [&str; 2] = ["from ", "to "];
+    let name = text.trim_start_matches(' ');
+    let indentation = text.len() - name.len();
+    let word = WORDS.iter().find(|word| name.starts_with(**word));
+    let word = word
+        .filter(|_| indentation > 0)
+        .map_or(0, |word| word.len());
+    let letters = name.bytes().take_while(u8::is_ascii_lowercase).count();
+    let is_kind = letters > 0 && name[letters..].starts_with(": ");
+    let lead = indentation + if is_kind { letters + 2 } else { word };
+    if lead + LEAST <= width {
+        &text[..lead]
     } else {
         ""
     }
@@ -183,6 +192,52 @@ mod tests {
             shorten("/usr/include/c++/14/bits/stl_vector.h:1234", 24),
             "…/bits/stl_vector.h:1234"
         );
+    }
+
+    #[test]
+    fn the_telling_end_stays() {
+        let path = "libapp.so.1:app::make<std::vector<int> >(int) (make.cc:12) < app::run() (run.cc:7) < main (main.cc:3) < _start";
+        for (width, short) in [
+            (
+                100,
+                "libapp:app::make<vector<int>>(…) (make.cc:12) < app::run() (run.cc:7) < main (main.cc:3) < _start",
+            ),
+            (
+                80,
+                "…:app::make<…>(…) (make.cc:12) < app::run() (run.cc:7) < main (main.cc:3) < …",
+            ),
+            (40, "…:app::make<…>(…) (make.cc:12) < …"),
+            (30, "…::make<…>(…) (make.cc:12) < …"),
+        ] {
+            assert_eq!(shorten(path, width), short, "{width}");
+        }
+        for (name, width, short) in [
+            ("unlink_chunk.constprop.0", 22, "unlin…hunk.constprop.0"),
+            ("unlink_chunk.constprop.0", 14, "unlink_chunk…"),
+            (
+                "libpython3.11.so.1.0:_PyUnicode_JoinArray",
+                36,
+                "libpython3.11:_PyUnicode_JoinArray",
+            ),
+            (
+                "libpython3.11.so.1.0:_PyUnicode_JoinArray",
+                30,
+                "…:_PyUnicode_JoinArray",
+            ),
+            ("block 1234567890123456 of 10", 20, "block … of 10"),
+            (
+                "main::{lambda(std::string, std::string)#1}::operator()(int) const",
+                50,
+                "main::{lambda(…)#1}::operator()(…) const",
+            ),
+            (
+                "                    a_long_procedure_name",
+                36,
+                "                    a_long_p…re_name",
+            ),
+        ] {
+            assert_eq!(shorten(name, width), short, "{width}");
+        }
     }
 
     #[test]

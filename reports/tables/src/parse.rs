@@ -3,6 +3,8 @@
 //! The grammar of both languages is only as far understood as shortening needs it: what is a word, which
 //! brackets belong together, and that `operator<` is a word.
 
+use crate::call_path;
+
 /// A part of a name.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Node {
@@ -50,7 +52,7 @@ pub fn words(name: &str) -> Vec<&str> {
             let end = rest.find(|c| !is_name_char(c)).unwrap_or(rest.len());
             match &rest[..end] {
                 "operator" => end + operator(&rest[end..]),
-                _ => end,
+                _ => end + copy(rest, end),
             }
         } else {
             first.len_utf8()
@@ -60,6 +62,15 @@ pub fn words(name: &str) -> Vec<&str> {
         rest = behind;
     }
     words
+}
+
+/// Number of bytes after a name that say which copy of a procedure it is: they are a part of the word.
+fn copy(rest: &str, end: usize) -> usize {
+    let is_part = |c: char| is_name_char(c) || c == '.';
+    let whole = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+    let suffix = call_path::copy_suffix(&rest[..whole]);
+    // Else something else is between the name and the suffix.
+    if end + suffix == whole { suffix } else { 0 }
 }
 
 /// Number of bytes after `operator` that name the operator.
@@ -150,6 +161,8 @@ mod tests {
             ("operator bool()", "operator bool|(|)"),
             ("operators<int>", "operators|<|int|>"),
             ("operator", "operator"),
+            ("f.constprop.0.cold", "f.constprop.0.cold"),
+            ("f.x.isra.0", "f|.|x.isra.0"),
         ] {
             assert_eq!(words(name).join("|"), split);
         }

@@ -1,7 +1,10 @@
 //! Forms of a name, each with less than the one before.
 
-use crate::ELLIPSIS;
+use std::borrow::Cow;
+
+use crate::call_path::{self, Call};
 use crate::parse::{self, Node};
+use crate::{ELLIPSIS, columns};
 
 /// Inline namespaces of standard libraries.
 const INLINE_NAMESPACES: [&str; 7] = [
@@ -55,18 +58,27 @@ const DEEPEST: usize = 3;
 /// A name and its shorter forms, longest first.
 pub struct Forms(Vec<String>);
 
+/// Columns of a name in a file, where nothing is cut: arguments of templates and closures are left out of longer ones.
+const READABLE: usize = 80;
+
 impl Forms {
-    /// The forms of a name; the first one is the name.
+    /// The forms of a name, or of a call path; the first one is the name.
     pub fn new(name: &str) -> Self {
+        if call_path::is_path(name) {
+            return Self::of_path(name);
+        }
+        let call = Call::of(name);
         let mut forms = vec![name.to_owned()];
+        let mut add = |core: &str| {
+            let text = format!("{}{core}{}", call.short_object(), call.place);
+            if forms.last() != Some(&text) && !core.is_empty() {
+                forms.push(text);
+            }
+        };
+        add(call.name);
         // A path of a file has no parts that are less important than others.
-        if let Some(mut nodes) = parse::parse(name).filter(|_| !name.starts_with('/')) {
-            let mut add = |nodes: &[Node]| {
-                let text = parse::text(nodes);
-                if forms.last() != Some(&text) && !text.is_empty() {
-                    forms.push(text);
-                }
-            };
+        if let Some(mut nodes) = parse::parse(call.name).filter(|_| !name.starts_with('/')) {
+            let mut add = |nodes: &[Node]| add(&parse::text(nodes));
             nodes = without_noise(nodes);
             add(&nodes);
             nodes = without_result(nodes);
@@ -75,12 +87,49 @@ impl Forms {
             add(&nodes);
             shorten_paths(&mut nodes, 0);
             add(&nodes);
+            empty_closures(&mut nodes);
+            add(&nodes);
             for depth in (1..=DEEPEST).rev() {
                 empty_arguments(&mut nodes, depth);
                 add(&nodes);
             }
         }
+        if let Some(last) = forms.last()
+            && !call.object.is_empty()
+        {
+            let rest = &last[call.short_object().len()..];
+            forms.push(format!("{ELLIPSIS}:{rest}"));
+        }
         Self(forms)
+    }
+
+    /// The forms of a call path: all of its calls in their first form, in their second one, and so on.
+    fn of_path(path: &str) -> Self {
+        let calls: Vec<Self> = call_path::calls(path).map(Self::new).collect();
+        let most = calls.iter().map(Self::len).max().unwrap_or(1);
+        let mut forms: Vec<String> = Vec::new();
+        for level in 0..most {
+            let texts: Vec<&str> = calls.iter().map(|call| call.at(level)).collect();
+            let text = texts.join(call_path::CALLED_BY);
+            if forms.last() != Some(&text) {
+                forms.push(text);
+            }
+        }
+        Self(forms)
+    }
+
+    /// The name as files have it: nothing is cut, but arguments of templates and closures are left out of a long one.
+    pub fn readable(name: &str) -> Cow<'_, str> {
+        if columns(name) <= READABLE {
+            return Cow::Borrowed(name);
+        }
+        if call_path::is_path(name) {
+            let calls: Vec<Cow<'_, str>> = call_path::calls(name).map(Self::readable).collect();
+            return Cow::Owned(calls.join(call_path::CALLED_BY));
+        }
+        let forms = Self::new(name);
+        let fitting = forms.iter().find(|form| columns(form) <= READABLE);
+        Cow::Owned(fitting.unwrap_or(forms.shortest()).to_owned())
     }
 
     /// All of them, longest first.
@@ -209,6 +258,23 @@ fn empty_parameters(nodes: &mut [Node]) {
         && let Node::Group(_, inner, _) = &mut nodes[at]
     {
         empty(inner);
+    }
+}
+
+/// Leaves out the parameters in the names of closures: `{lambda(…)#1}`.
+fn empty_closures(nodes: &mut [Node]) {
+    for node in nodes {
+        if let Node::Group(open, inner, _) = node {
+            let is_closure = *open == '{';
+            for part in inner.iter_mut() {
+                if let Node::Group('(', parameters, _) = part
+                    && is_closure
+                {
+                    empty(parameters);
+                }
+            }
+            empty_closures(inner);
+        }
     }
 }
 

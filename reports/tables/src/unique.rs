@@ -58,6 +58,42 @@ pub fn shorten_all<'a>(names: &[&'a str], width: usize) -> Vec<Cow<'a, str>> {
     names.iter().map(found).collect()
 }
 
+/// The names as files have them: nothing is cut, but arguments of templates and closures are left out of long names unless they
+/// tell names apart. Equal names stay equal, and others different.
+pub fn readable_all<'a>(names: &[&'a str]) -> Vec<Cow<'a, str>> {
+    let all: BTreeSet<&'a str> = names.iter().copied().collect();
+    let mut groups: BTreeMap<Cow<'a, str>, Vec<&'a str>> = BTreeMap::new();
+    for name in &all {
+        groups.entry(Forms::readable(name)).or_default().push(name);
+    }
+    let mut result: BTreeMap<&'a str, Cow<'a, str>> = BTreeMap::new();
+    for (short, members) in groups {
+        if let [name] = *members {
+            result.insert(name, short);
+            continue;
+        }
+        let forms: Vec<Forms> = members.iter().map(|name| Forms::new(name)).collect();
+        let level = level_apart(&forms).unwrap_or(0);
+        let texts = forms.iter().map(|forms| forms.at(level).to_owned());
+        result.extend(members.into_iter().zip(texts.map(Cow::Owned)));
+    }
+    // A form that tells names apart may be that of yet another name.
+    let texts: BTreeSet<&str> = result.values().map(|text| &**text).collect();
+    if texts.len() < all.len() {
+        return names.iter().map(|name| Cow::Borrowed(*name)).collect();
+    }
+    names.iter().map(|name| result[name].clone()).collect()
+}
+
+/// The shortest forms that differ, if any do.
+fn level_apart(forms: &[Forms]) -> Option<usize> {
+    let most = forms.iter().map(Forms::len).max().unwrap_or(1);
+    (0..most).rev().find(|level| {
+        let texts: BTreeSet<&str> = forms.iter().map(|f| f.at(*level)).collect();
+        texts.len() == forms.len()
+    })
+}
+
 /// Excerpts of names that would become the same, with the parts that tell them apart. Some may be
 /// the same still.
 fn apart(names: &[&str], width: usize) -> Vec<String> {
@@ -67,12 +103,8 @@ fn apart(names: &[&str], width: usize) -> Vec<String> {
         .zip(&leads)
         .map(|(name, lead)| &name[lead.len()..]);
     let forms: Vec<Forms> = rests.map(Forms::new).collect();
-    let most = forms.iter().map(Forms::len).max().unwrap_or(1);
-    // The shortest forms that differ. The names themselves do.
-    let level = (0..most).rev().find(|level| {
-        let texts: BTreeSet<&str> = forms.iter().map(|f| f.at(*level)).collect();
-        texts.len() == names.len()
-    });
+    // The names themselves differ.
+    let level = level_apart(&forms);
     let texts: Vec<Vec<char>> = forms
         .iter()
         .map(|f| f.at(level.unwrap_or(0)).chars().collect())
@@ -118,6 +150,7 @@ fn numbered(
         let end = format!("{ELLIPSIS}#{number}");
         let room = width.saturating_sub(columns(&end));
         let mut candidate: String = text.chars().take(room).collect();
+        candidate.truncate(candidate.trim_end_matches(ELLIPSIS).len());
         candidate.push_str(&end);
         if !used.contains(&candidate) {
             return candidate;

@@ -1,55 +1,60 @@
 //! The widths of a table's columns.
 
+use std::cmp::Reverse;
+
 /// No column becomes narrower than this to make a table fit.
 const LEAST: usize = 12;
 
 /// What a column of a table needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Need {
-    /// Columns of the terminal that its widest cell takes.
-    pub natural: usize,
+    /// Columns of the terminal that each of its cells takes, in ascending order.
+    cells: Vec<usize>,
     /// Columns that it must have: the title.
-    pub least: usize,
+    least: usize,
     /// True if its cells can be shortened.
-    pub is_flexible: bool,
+    is_flexible: bool,
+}
+
+impl Need {
+    pub fn new(mut cells: Vec<usize>, least: usize, is_flexible: bool) -> Self {
+        cells.sort_unstable();
+        Self {
+            cells,
+            least,
+            is_flexible,
+        }
+    }
+
+    /// Columns that show all of it.
+    pub fn natural(&self) -> usize {
+        self.cells.last().copied().unwrap_or(0).max(self.least)
+    }
+
+    /// Number of cells that do not fit a width.
+    fn cut(&self, width: usize) -> usize {
+        self.cells.len() - self.cells.partition_point(|cell| *cell <= width)
+    }
 }
 
 /// The widths of all columns so that the table takes at most `width` columns of the terminal with `gap` in front of
-/// each, if that is possible without cutting numbers. Of the columns that can be shortened the widest ones give
-/// first.
+/// each, if that is possible without cutting numbers. Columns that can be shortened get space where most rows need it.
 pub fn column_widths(columns: &[Need], gap: usize, width: usize) -> Vec<usize> {
-    let natural = |c: &Need| c.natural.max(c.least);
-    let fixed: usize = columns.iter().filter(|c| !c.is_flexible).map(natural).sum();
-    let room = width.saturating_sub(fixed + gap * columns.len());
-    let at = |cap: usize, c: &Need| {
+    let least = |c: &Need| {
         if c.is_flexible {
-            natural(c).min(cap.max(LEAST).max(c.least))
+            c.natural().min(LEAST.max(c.least))
         } else {
-            natural(c)
+            c.natural()
         }
     };
-    let flexible = || columns.iter().filter(|c| c.is_flexible);
-    let used = |cap: usize| flexible().map(|c| at(cap, c)).sum::<usize>();
-    // The largest cap with which the flexible columns fit.
-    let (mut low, mut high) = (0, flexible().map(natural).max().unwrap_or(0));
-    if used(high) <= room {
-        low = high;
-    }
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        if used(middle) <= room {
-            low = middle
-        } else {
-            high = middle - 1
-        }
-    }
-    let mut widths: Vec<usize> = columns.iter().map(|c| at(low, c)).collect();
-    // One column of the terminal may be left for some of them.
-    let mut left = room.saturating_sub(used(low));
-    for (width, column) in widths.iter_mut().zip(columns) {
-        if left > 0 && column.is_flexible && *width < natural(column) {
-            *width += 1;
-            left -= 1;
+    let mut widths: Vec<usize> = columns.iter().map(least).collect();
+    let used = widths.iter().sum::<usize>() + gap * columns.len();
+    for _ in used..width {
+        let need = |i: &usize| (columns[*i].cut(widths[*i]), Reverse((widths[*i], *i)));
+        let most = (0..columns.len()).max_by_key(need);
+        match most.filter(|i| need(i).0 > 0) {
+            Some(i) => widths[i] += 1,
+            None => break,
         }
     }
     widths
@@ -60,11 +65,14 @@ mod tests {
     use super::*;
 
     fn column(natural: usize, is_flexible: bool) -> Need {
-        Need {
-            natural,
-            least: 4,
-            is_flexible,
-        }
+        Need::new(vec![natural], 4, is_flexible)
+    }
+
+    #[test]
+    fn space_is_where_most_rows_need_it() {
+        let one_long = Need::new([[13; 9].as_slice(), &[60]].concat(), 4, true);
+        let all_long = Need::new(vec![30; 10], 4, true);
+        assert_eq!(column_widths(&[one_long, all_long], 2, 60), [26, 30]);
     }
 
     #[test]

@@ -384,7 +384,8 @@ fn judge_blocks(folder: &Path, name: &str, is_whole: bool) {
     assert_eq!(all["references"].as_u64(), Some(sum(&all)), "{label}");
     let (json, _) = run(&["--callers", "1", "--alloc", "pool_get:2"]);
     let rows = found(&json);
-    assert_eq!(rows["heap: wrapper"], [4000, 500, 24000], "{label}");
+    assert_eq!(rows["heap: make_first"], [3200, 400, 19200], "{label}");
+    assert_eq!(rows["heap: make_second"], [800, 100, 4800], "{label}");
     for (callers, numbers) in expected("pool") {
         let innermost = callers.split(" < ").next().unwrap();
         assert_eq!(rows.get(innermost), Some(&numbers), "{label}: {rows:?}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use atom_tool::allocations::Wrappers;
 use atom_tool::paths::Tree;
 use atom_tool::prelude::*;
 
@@ -13,6 +14,8 @@ pub struct Found<'a> {
     pub heap: &'a Heap,
     pub tree: Tree,
     pub sites: Places,
+    /// The procedures that allocate for their callers.
+    pub wrappers: Wrappers,
     /// Ticks of the time-stamp counter in a millisecond.
     pub ticks_per_ms: f64,
 }
@@ -37,6 +40,18 @@ pub fn sum(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
 }
 
 impl Path {
+    /// Adds the figures of another path.
+    fn merge(&mut self, other: &Self) {
+        self.allocations += other.allocations;
+        self.bytes += other.bytes;
+        self.peak = sum(self.peak, other.peak);
+        self.end = sum(self.end, other.end);
+        self.freed += other.freed;
+        self.lifetimes += other.lifetimes;
+        self.largest = self.largest.max(other.largest);
+        self.bad_frees += other.bad_frees;
+    }
+
     fn add(&mut self, figures: &Figures, peak: u64) {
         let at_peak = figures.at_peak(peak);
         self.allocations += figures.allocations;
@@ -70,6 +85,21 @@ impl Found<'_> {
         paths
     }
 
+    /// The figures by the paths as people read them, of at most `most` procedures each.
+    pub fn by_text(&self, paths: &BTreeMap<usize, Path>, most: usize) -> Vec<(String, Path)> {
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut all: Vec<(String, Path)> = Vec::new();
+        for (node, path) in paths {
+            let text = self.text(*node, most);
+            let place = *places.entry(text.clone()).or_insert(all.len());
+            if place == all.len() {
+                all.push((text, Path::default()));
+            }
+            all[place].1.merge(path);
+        }
+        all
+    }
+
     /// True if a path leads from the allocator's own library, which frees what it allocated by other means, such as its
     /// cache of blocks at a thread's end; or from the runtime of exceptions, which frees what it allocated inside
     /// of an `operator new` that threw.
@@ -95,22 +125,47 @@ impl Found<'_> {
         time.saturating_sub(self.heap.start) as f64 / self.ticks_per_ms
     }
 
-    /// The procedures of a path as people read them, the innermost caller first.
-    pub fn text(&self, mut node: usize, most: usize) -> String {
+    /// The node whose caller is the first one that is no allocator and does not allocate for its own callers. If there is none,
+    /// the node itself.
+    pub fn outside(&self, node: usize) -> usize {
+        let nodes = &self.tree.nodes;
+        let outwards = || {
+            std::iter::successors(Some(node), |at| {
+                Some(nodes[*at].parent).filter(|at| *at != 0)
+            })
+        };
+        let callers = outwards().map(|at| nodes[nodes[at].parent].proc);
+        let inner = self.wrappers.inner(callers);
+        outwards().nth(inner).unwrap_or(node)
+    }
+
+    /// The procedures of a path as people read them, the innermost caller first. What allocates for its caller is left out, and
+    /// so is the object of a procedure that is that of the one before.
+    pub fn text(&self, node: usize, most: usize) -> String {
+        let mut node = self.outside(node);
         let nodes = &self.tree.nodes;
         let mut parts: Vec<String> = Vec::new();
+        let mut object = 0;
         while node != 0 && parts.len() < most {
             let caller = nodes[node].parent;
-            let name = match caller {
-                0 => format!("({})", self.sites.name(&nodes[node])),
-                caller => self.sites.name(&nodes[caller]),
+            let site = self.sites.proc(&nodes[caller]);
+            let of = site.map_or(0, |site| Address(site.proc_pc).object_number());
+            let name = match (caller, site) {
+                (0, _) => format!("({})", self.sites.name(&nodes[node])),
+                (_, Some(site)) if of == object => site.proc.to_owned(),
+                _ => self.sites.name(&nodes[caller]),
             };
+            object = of;
             let call = self.sites.call(&nodes[node]).filter(|_| caller != 0);
             parts.push(match call.and_then(|call| call.short_line()) {
                 Some(line) => format!("{name} ({line})"),
                 None => name,
             });
             node = caller;
+            // What calls it is of no interest.
+            if site.is_some_and(|site| site.proc == "main") {
+                break;
+            }
         }
         // The outermost procedure has no caller, and is there itself already.
         if node == 0 && parts.len() > 1 {

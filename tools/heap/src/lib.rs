@@ -61,6 +61,7 @@ fn end(
     texts: Strings,
     procs: Sites,
     calls: Sites,
+    wrappers: Array<u32>,
 ) {
     notes::at_end(buffers, |_: &mut live::Thread| {});
     let mut heap = live::lock();
@@ -76,6 +77,7 @@ fn end(
         heap,
         tree,
         sites: sites::Places { procs, calls },
+        wrappers: allocations::Wrappers(wrappers),
         ticks_per_ms: (ticks as f64 * 1e6 / nanoseconds as f64).max(1.0),
     };
     report::write(&found, files, &settings, texts);
@@ -114,6 +116,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         buffer: program.thread_data(NoteBuffer::new()),
     };
     points::add(program, &mut paths, states, &allocators);
+    let wrappers = allocations::wrappers(program, &allocators, &paths);
     let settings = Settings {
         measure,
         has_unseen: procs.iter().any(Proc::is_stub),
@@ -131,6 +134,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         &texts,
         &paths.procs,
         &paths.calls,
+        &wrappers,
     );
     program.add_call(After, end, args);
     Ok(())

@@ -24,7 +24,7 @@ pub fn write(found: &Found<'_>, files: Files, settings: &Settings, texts: String
     let mut report = Report::new("heap", program);
     let bad_frees = paths.values().map(|path| path.bad_frees).sum();
     facts(&mut report, found, settings, bad_frees);
-    tables(&mut report, found, &paths);
+    tables(&mut report, found, &found.by_text(&paths, SHOWN));
     procedures(&mut report, found, &paths);
     timeline(&mut report, found);
     report.write(files);
@@ -72,7 +72,7 @@ fn facts(report: &mut Report, found: &Found<'_>, settings: &Settings, bad_frees:
     }
 }
 
-fn tables(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>) {
+fn tables(report: &mut Report, found: &Found<'_>, paths: &[(String, Path)]) {
     let totals = &found.heap.totals;
     let ms = |path: &Path| match path.freed {
         0 => Cell::Empty,
@@ -89,10 +89,10 @@ fn tables(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>)
         Column::text("path").key(),
     ];
     let table = report.typed_table(By::Other, "allocations by call path", columns);
-    let mut order: Vec<(&usize, &Path)> =
+    let mut order: Vec<&(String, Path)> =
         paths.iter().filter(|(_, p)| p.allocations != 0).collect();
-    order.sort_by_key(|(node, path)| (Reverse(path.bytes), **node));
-    for (node, path) in order {
+    order.sort_by_key(|(_, path)| Reverse(path.bytes));
+    for (text, path) in order {
         table.row([
             path.bytes.into(),
             Cell::percent(path.bytes, totals.bytes),
@@ -101,7 +101,7 @@ fn tables(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>)
             path.peak[1].into(),
             path.end[1].into(),
             ms(path),
-            found.text(*node, SHOWN).into(),
+            text.clone().into(),
         ]);
     }
     type Of = fn(&Path) -> [u64; 2];
@@ -119,9 +119,9 @@ fn tables(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>)
         let table = report
             .typed_table(By::Other, title, columns)
             .readers(Readers::People);
-        for (node, path) in paths.iter().filter(|(_, path)| of(path)[0] != 0) {
+        for (text, path) in paths.iter().filter(|(_, path)| of(path)[0] != 0) {
             let [blocks, bytes] = of(path);
-            let text = found.text(*node, SHOWN).into();
+            let text = text.clone().into();
             table.row([
                 bytes.into(),
                 Cell::percent(bytes, whole),
@@ -131,24 +131,24 @@ fn tables(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>)
         }
         table.sort(0);
     }
-    if paths.values().any(|path| path.bad_frees != 0) {
+    if paths.iter().any(|(_, path)| path.bad_frees != 0) {
         let columns = [
             Column::count("bad frees", "calls"),
             Column::text("path").key(),
         ];
         let table = report.typed_table(By::Other, "frees of no live block", columns);
-        for (node, path) in paths.iter().filter(|(_, path)| path.bad_frees != 0) {
-            table.row([path.bad_frees.into(), found.text(*node, SHOWN).into()]);
+        for (text, path) in paths.iter().filter(|(_, path)| path.bad_frees != 0) {
+            table.row([path.bad_frees.into(), text.clone().into()]);
         }
         table.sort(0);
     }
 }
 
-/// The procedures that call the allocator.
+/// The procedures that allocate: the first ones outside of the allocator and of what allocates for its callers.
 fn procedures(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>) {
     let mut procs: BTreeMap<u64, (Site, Path)> = BTreeMap::new();
     for (node, path) in paths {
-        let caller = found.tree.nodes[*node].parent;
+        let caller = found.tree.nodes[found.outside(*node)].parent;
         let Some(site) = found.sites.proc(&found.tree.nodes[caller]) else {
             continue;
         };

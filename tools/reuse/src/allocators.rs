@@ -4,9 +4,10 @@
 //! before it changes the map, so they count for what was there when they were made.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use atom_tool::allocations::{self, Call, GoPoint, GoThread, New, OpenCall, Point, Role};
+use atom_tool::allocations::{self, Call, GoPoint, GoThread, New, OpenCall, Point, Role, Wrappers};
 use atom_tool::notes::NoteBuffer;
 use atom_tool::paths::{self, CallPaths, PathNode, PathOptions, PathState};
 use atom_tool::prelude::*;
@@ -17,6 +18,8 @@ use crate::thread;
 
 /// Largest number of callers that tell origins apart.
 static CALLERS: AtomicU64 = AtomicU64::new(0);
+/// The procedures that allocate for their callers.
+static WRAPPERS: OnceLock<Wrappers> = OnceLock::new();
 
 /// The number of the origin of what the running thread allocates.
 fn origin(
@@ -29,7 +32,10 @@ fn origin(
         return node.tool() as u32 - 1;
     }
     let number = |number: Option<usize>| number.map_or(0, |number| number as u32 + 1);
-    let callers = path.callers(node).take(CALLERS.load(Relaxed) as usize);
+    let procs = path.callers(node).map(|(_, proc)| proc);
+    let inner = WRAPPERS.get().map_or(0, |wrappers| wrappers.inner(procs));
+    let callers = path.callers(node).skip(inner);
+    let callers = callers.take(CALLERS.load(Relaxed) as usize);
     let key = Key {
         is_mapping,
         callers: callers
@@ -42,8 +48,9 @@ fn origin(
 }
 
 #[analysis]
-fn begin_heap(callers: u64) {
+fn begin_heap(callers: u64, wrappers: Array<u32>) {
     CALLERS.store(callers, Relaxed);
+    let _ = WRAPPERS.set(Wrappers(wrappers));
     paths::in_child(|| {
         HEAP.with(|heap| {
             for origin in &mut heap.origins {
@@ -219,7 +226,8 @@ pub fn add(
         Point::Lose(inst) => inst.add_call(Before, lose, (open, sp)),
         Point::Landed(landing) => landing.add_call(landed, (open, sp)),
     });
-    program.add_call(Before, begin_heap, (callers,));
+    let wrappers = allocations::wrappers(program, &allocators, &paths);
+    program.add_call(Before, begin_heap, (callers, &wrappers));
     let is_heap = |role: Role| !matches!(role, Role::Known(known) if known.is_mapping());
     Ok(Followed {
         procs: paths.procs,

@@ -235,9 +235,17 @@ fn procedures(report: &mut Report, run: &Run, counts: &Counts, sites: Sites) {
 /// What an allocation's callers are called: `insert (tree.c:17) < main (tree.c:40)`.
 fn origin_name(origin: &Origin, places: &Places) -> String {
     let site = |sites: &Sites, number: u32| sites.get((number as usize).checked_sub(1)?);
-    let caller = |[call, proc]: &[u32; 2]| {
+    let mut object = 0;
+    let mut caller = |[call, proc]: &[u32; 2]| {
         let proc = site(&places.procs, *proc);
-        let name = proc.map_or("(start)".into(), |proc| proc.proc_of_process().into_owned());
+        let of = proc.map_or(0, |proc| Address(proc.proc_pc).object_number());
+        let name = match proc {
+            None => "(start)".to_owned(),
+            // The object is told where it is another one than that of the procedure before.
+            Some(proc) if of == object => proc.proc.to_owned(),
+            Some(proc) => proc.proc_of_process().into_owned(),
+        };
+        object = of;
         let Some(call) = site(&places.calls, *call) else {
             return name;
         };
@@ -249,7 +257,7 @@ fn origin_name(origin: &Origin, places: &Places) -> String {
     let callers = &origin.key.callers;
     let main = callers.iter().position(|[_, proc]| is_main(*proc));
     let callers = &callers[..main.map_or(callers.len(), |main| main + 1)];
-    let mut callers: Vec<String> = callers.iter().map(caller).collect();
+    let mut callers: Vec<String> = callers.iter().map(&mut caller).collect();
     // The start of a thread has called nothing that is of interest.
     if callers.len() > 1 && callers.last().is_some_and(|last| last == "(start)") {
         callers.pop();

@@ -113,6 +113,11 @@ impl Allocator {
         }
     }
 
+    /// True for those that give a block.
+    pub fn is_allocating(self) -> bool {
+        !matches!(self, Self::Free | Self::Munmap)
+    }
+
     /// True for those that take a block and give one.
     pub fn takes_block(self) -> bool {
         matches!(self, Self::Realloc | Self::ReallocArray | Self::Mremap)

@@ -71,6 +71,7 @@ mod golang;
 mod known;
 mod open;
 mod points;
+mod wrappers;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -82,6 +83,7 @@ pub use golang::{GoPoint, GoThread, go_allocated, go_points};
 pub use known::Allocator;
 pub use open::{Call, New, OpenCall};
 pub use points::{Point, landings, points};
+pub use wrappers::{Wrappers, is_allocator, wrappers};
 
 /// What a procedure does, and where its argument is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

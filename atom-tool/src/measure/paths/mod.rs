@@ -80,6 +80,7 @@ use walk::SiteFrame;
 
 pub use amounts::{Spot, amounts};
 pub use reach::leading_to;
+pub(crate) use reach::{Entered, entered};
 pub use state::{PathNode, PathState};
 pub use tree::{Repeat, Tree, TreeNode};
 
@@ -263,6 +264,12 @@ impl CallPaths {
         let new = || procs.push_proc(proc) as u32 + 1;
         *self.numbers.entry(proc.index()).or_insert_with(new)
     }
+
+    /// The place of a procedure in [`CallPaths::procs`], if it is there.
+    pub(crate) fn place_of(&self, proc: Proc<'_>) -> Option<u32> {
+        let number = self.numbers.get(&owner(proc).index())?;
+        number.checked_sub(1)
+    }
 }
 
 /// Adds the notes of calls where call sites count. Returns what is known of the sites, in the order of their numbers.
@@ -293,7 +300,7 @@ fn add_notes(
 }
 
 /// The procedure of which one is a part, or itself.
-fn owner(proc: Proc<'_>) -> Proc<'_> {
+pub(crate) fn owner(proc: Proc<'_>) -> Proc<'_> {
     let first = proc.first_block();
     let from = first.map(|block| block.predecessors()).unwrap_or_default();
     let mut others = from.iter().filter_map(|edge| Some(edge.block?.proc()));

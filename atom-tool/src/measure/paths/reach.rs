@@ -60,7 +60,7 @@ pub fn leading_to(program: &Program<'_>, targets: &[Proc<'_>]) -> HashSet<usize>
 }
 
 /// Where a call or a jump leads.
-pub(super) enum Entered<'a> {
+pub(crate) enum Entered<'a> {
     Proc(Proc<'a>),
     /// To a procedure that calls nothing.
     Nothing,
@@ -68,7 +68,7 @@ pub(super) enum Entered<'a> {
     Any,
 }
 
-pub(super) fn entered<'a>(program: &Program<'a>, inst: Inst<'a>) -> Entered<'a> {
+pub(crate) fn entered<'a>(program: &Program<'a>, inst: Inst<'a>) -> Entered<'a> {
     let to = inst
         .entered_proc()
         .or_else(|| program.proc_at(inst.target_pc()?));

@@ -4,9 +4,10 @@
 //! whether all output was written. Output of a tool after that would be lost, so a tool that
 //! prints keeps a descriptor of its own from the start.
 
+use std::ffi::{c_int, c_long, c_ulong};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 
@@ -48,4 +49,32 @@ pub fn stdout() -> Box<dyn Write> {
         Some((file, known)) if identity(file).is_ok_and(|now| now == *known) => Box::new(file),
         _ => Box::new(io::stdout().lock()),
     }
+}
+
+/// Analysis side: columns of the terminal that a report is written to, by its name; `None` if it is no terminal.
+pub(crate) fn terminal(name: &str) -> Option<usize> {
+    match name {
+        "-" => match KEPT.get() {
+            Some((file, _)) => columns(file.as_raw_fd()),
+            None => columns(io::stdout().as_raw_fd()),
+        },
+        device if device.starts_with("/dev/") => {
+            let file = File::options().write(true).open(device).ok()?;
+            columns(file.as_raw_fd())
+        }
+        _ => None,
+    }
+}
+
+fn columns(descriptor: c_int) -> Option<usize> {
+    unsafe extern "C" {
+        fn syscall(number: c_long, ...) -> c_long;
+    }
+    const IOCTL: c_long = 16;
+    const GET_WINDOW_SIZE: c_ulong = 0x5413;
+    // Rows, columns, and two numbers of pixels.
+    let mut size = [0u16; 4];
+    // SAFETY: the kernel writes four numbers.
+    let done = unsafe { syscall(IOCTL, descriptor, GET_WINDOW_SIZE, &raw mut size) };
+    (done == 0 && size[1] > 0).then_some(usize::from(size[1]))
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::{Result, Write};
 
+use tables::{Kind, Width};
+
 /// Rows of cells.
 pub struct Table {
     heads: Vec<String>,
@@ -29,19 +31,18 @@ impl Table {
     /// Writes the table. Columns without any contents are left out.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let first_name = self.heads.len().saturating_sub(self.names);
-        let columns = self.heads.iter().enumerate().filter_map(|(i, head)| {
+        let columns = self.heads.iter().enumerate().map(|(i, head)| {
             let cells = self.rows.iter().map(|row| Cow::Borrowed(&*row[i]));
-            let cells: Vec<Cow<'_, str>> = cells.collect();
-            cells
-                .iter()
-                .any(|cell| !cell.is_empty())
-                .then_some(tables::Column {
-                    head,
-                    cells,
-                    is_left: i >= first_name,
-                    is_flexible: false,
-                })
+            tables::Column {
+                head,
+                cells: cells.collect(),
+                kind: if i >= first_name {
+                    Kind::Label
+                } else {
+                    Kind::Number
+                },
+            }
         });
-        tables::write_columns(out, columns.collect(), 0, usize::MAX)
+        tables::write_columns(out, columns.collect(), 0, Width::Full)
     }
 }

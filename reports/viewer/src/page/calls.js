@@ -1,7 +1,8 @@
 "use strict";
 // The call graph as a flame graph. A profile has calls between two procedures and not whole stacks, so what a procedure
 // costs is divided among its callers in proportion to their calls. Calls that close a circle (recursion) stay with
-// the procedure that is running. So the parts add up to the whole exactly.
+// the procedure that is running. So the parts add up to the whole exactly. A profile of calltree has whole stacks, which
+// are shown as they are.
 
 class CallTree {
   // own(id) is the cost of a procedure itself.
@@ -89,26 +90,67 @@ class CallTree {
   }
 }
 
+// The root of the tree of a table of whole stacks: procedures with `;` between them, the outermost first.
+function exactTree(model, table) {
+  const ids = new Map(model.procedures.map((p) => [p.object ? `${model.object(p.object)}:${p.name}` : p.name, `${p.object}:${p.address}`]));
+  const objects = new Set(model.objects.map((object) => object.name));
+  const node = (whole) => {
+    // The object is in the hint: the same one for most frames, it would hide what tells them apart.
+    const end = whole.indexOf(":");
+    const object = objects.has(whole.slice(0, end)) ? whole.slice(0, end) : "";
+    return { name: object ? whole.slice(end + 1) : whole, id: ids.get(whole) ?? "", own: 0, value: 0, note: object, children: [], below: new Map() };
+  };
+  const root = node("all");
+  const [paths, own] = [model.column(table, "path"), model.column(table, "own")];
+  for (let row = 0; row < table.rows; row++) {
+    const cost = value(own.values[row]) || 0;
+    let at = root;
+    root.value += cost;
+    for (const name of (model.text(table, paths, row) || "(start)").split(";")) {
+      if (!at.below.has(name)) {
+        at.below.set(name, node(name));
+        at.children.push(at.below.get(name));
+      }
+      at = at.below.get(name);
+      at.value += cost;
+    }
+    at.own += cost;
+  }
+  const work = [root];
+  while (work.length) {
+    const next = work.pop();
+    next.children = next.children.filter((child) => child.value > 0).sort((a, b) => b.value - a.value);
+    work.push(...next.children);
+  }
+  return root;
+}
+
 class CallView {
   constructor(model, open) {
     this.model = model;
     const { table, measures, list } = model.arcs();
-    this.has = Boolean(table) && list.length > 0;
+    const exact = model.tables.find((t) => t.name === "call paths" && model.column(t, "own") && model.column(t, "path")?.type === "text");
+    this.has = Boolean(exact) || Boolean(table) && list.length > 0;
     if (!this.has) return;
     this.arcs = list;
-    this.choices = measures.map((m, at) => ({ name: m.name === "calls" ? "number of entries" : m.name, at, own: (node) => node.entered ?? 0 }));
+    this.choices = [];
+    if (exact) this.choices.push({ name: `${model.column(exact, "own").unit ?? "own"}, by call path`, exact });
     const costs = new Map(model.procedures.map((p) => [`${p.object}:${p.address}`, p]));
     model.columns?.forEach((column, k) => {
       if (["entries", "calls", "callers", "callees"].includes(column.name)) return;
+      // What a procedure and its callees cost is no cost of its own.
+      if (exact && ["own", "inclusive"].includes(column.name)) return;
       this.choices.push({ name: column.name, at: 0, own: (node) => costs.get(node.id)?.values[k] ?? 0 });
+    });
+    (measures ?? []).forEach((m, at) => {
+      if (exact && m.name === "inclusive") return;
+      this.choices.push({ name: m.name === "calls" ? "number of entries" : m.name, at, own: (node) => node.entered ?? 0 });
     });
     const select = byId("calls-measure");
     this.choices.forEach((choice, at) => select.append(new Option(choice.name, at)));
     select.parentElement.hidden = this.choices.length < 2;
     select.addEventListener("change", () => this.make());
     byId("calls-all").addEventListener("click", () => this.flame.zoom([this.flame.root]));
-    byId("calls-note").textContent = "Width is the cost with callees. The profile has calls between pairs of procedures: a procedure's cost is divided among " +
-      "its callers in proportion to their calls, and recursive calls stay with the procedure. A click zooms, a double click or Enter shows the code.";
     this.open = (node) => {
       const [object, address] = node.id.split(":").map(Number);
       if (!Number.isNaN(address)) open({ object, address, name: node.name });
@@ -117,9 +159,12 @@ class CallView {
 
   make() {
     const choice = this.choices[Number(byId("calls-measure").value) || 0];
-    this.tree = new CallTree(this.arcs, choice.at, choice.own);
+    const root = choice.exact ? exactTree(this.model, choice.exact) : new CallTree(this.arcs, choice.at, choice.own).top;
+    const how = choice.exact ? "The profile has these call paths: the figures are exact." : "The profile has calls between pairs of procedures: a procedure's cost is " +
+      "divided among its callers in proportion to their calls, and recursive calls stay with the procedure.";
+    byId("calls-note").textContent = `Width is the cost with callees. ${how} A click zooms, a double click or Enter shows the code.`;
     byId("flame").replaceChildren();
-    this.flame = new Flame(byId("flame"), this.tree.top, {
+    this.flame = new Flame(byId("flame"), root, {
       show: (x) => shown(Math.round(x * 100) / 100), open: this.open,
     });
     if (this.words) this.flame.search(this.words);

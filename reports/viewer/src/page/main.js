@@ -123,6 +123,7 @@ class ReportPage {
 
   makeGrid(table) {
     const { model } = this;
+    const times = timesOf(model, table);
     const columns = table.columns.map((column) => {
       const isText = ["text", "place"].includes(column.type);
       const made = {
@@ -141,6 +142,10 @@ class ReportPage {
         // The folder stands in the hint and is found, too.
         made.find = made.show;
         made.show = (row) => model.text(table, column, row).split("/").pop();
+      }
+      if (column === times) {
+        made.name = "time";
+        made.show = (row) => duration(value(column.values[row]));
       }
       if (column.type === "percent") {
         let most = 100;
@@ -167,7 +172,8 @@ class ReportPage {
       },
     });
     const first = columns.findIndex((c, at) => c.name === "against" || table.columns[at]?.role === "measure");
-    if (first >= 0) grid.sort(first);
+    // Rows in the order of time stay in it.
+    if (first >= 0 && !times) grid.sort(first);
     return grid;
   }
 

@@ -20,13 +20,14 @@ use output::file::{AsWrite, PendingFile};
 
 const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("model.js"),
     include_str!("overview.js"),
     include_str!("tree.js"),
     include_str!("calls.js"),
     include_str!("roofline.js"),
     include_str!("curve.js"),
+    include_str!("time.js"),
     include_str!("code.js"),
     include_str!("main.js"),
 ];

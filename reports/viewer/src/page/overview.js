@@ -67,6 +67,8 @@ function bars(title, rows, whole, open) {
 const TOP = 12;
 
 function drawTop(model, open) {
+  model.tables.forEach((table) => drawTime(model, table));
+  model.tables.forEach((table) => drawPeak(model, table));
   const first = model.columns?.[0];
   const { procedures } = model;
   if (first && procedures.length) {

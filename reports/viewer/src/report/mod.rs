@@ -251,9 +251,9 @@ fn view(args: &View) -> Result<()> {
             print::json(&mut to, &profile, files, &grids, top(0))?;
             return to.flush();
         }
-        print::head(&mut to, &profile, files, args.width.columns())?;
+        print::head(&mut to, &profile, files, args.width.of_tables())?;
         for grid in &grids {
-            print::grid(&mut to, &profile, grid, top(ROWS), args.width.columns())?;
+            print::grid(&mut to, &profile, grid, top(ROWS), args.width.of_tables())?;
         }
         to.flush()
     };
@@ -266,14 +266,14 @@ fn view(args: &View) -> Result<()> {
 
 /// Writes a sum of profiles as a table for people, with as many rows as are shown by default.
 pub fn write_report(to: &mut dyn Write, profile: &Profile, files: usize) -> std::io::Result<()> {
-    print::head(to, profile, files, None)?;
+    print::head(to, profile, files, tables::Width::File)?;
     let people = profile.tables.iter().filter(|t| t.readers == Readers::All);
     for table in people {
         let mut grid = Grid::of(profile, table);
         if let Some(column) = grid.measure() {
             grid.sort(column);
         }
-        print::grid(to, profile, &grid, ROWS, None)?;
+        print::grid(to, profile, &grid, ROWS, tables::Width::File)?;
     }
     to.flush()
 }

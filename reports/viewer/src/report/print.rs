@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::io::{Result, Write};
 
-use profile::{FactValue, Profile};
+use profile::{FactValue, Profile, Type};
 use serde_json::{Map, Value as Json, json};
+use tables::{Kind, Width};
 
 use super::grid::{Cell, Grid};
 
@@ -12,12 +13,7 @@ use super::grid::{Cell, Grid};
 const INDENT: usize = 2;
 
 /// Writes what ran and the facts, in lines of at most `width` columns.
-pub fn head(
-    to: &mut dyn Write,
-    profile: &Profile,
-    files: usize,
-    width: Option<usize>,
-) -> Result<()> {
+pub fn head(to: &mut dyn Write, profile: &Profile, files: usize, width: Width) -> Result<()> {
     let program = &profile.program;
     let command = match program.arguments.get(1..) {
         Some(rest @ [_, ..]) => format!("{} {}", program.path, rest.join(" ")),
@@ -49,7 +45,7 @@ pub fn head(
         .collect();
     if !not.is_empty() {
         let text = format!("not instrumented: {}", not.join(", "));
-        for line in tables::wrapped(&text, width.unwrap_or(0)) {
+        for line in tables::wrapped(&text, width.of_prose()) {
             writeln!(to, "{line}")?;
         }
     }
@@ -84,7 +80,7 @@ pub fn grid(
     profile: &Profile,
     grid: &Grid,
     top: usize,
-    width: Option<usize>,
+    width: Width,
 ) -> Result<()> {
     writeln!(to, "\n{}", grid.name)?;
     let number = match top {
@@ -97,11 +93,14 @@ pub fn grid(
         tables::Column {
             head: &head.name,
             cells: cells.map(Cow::Owned).collect(),
-            is_left: head.is_name(),
-            is_flexible: matches!(head.kind, profile::Type::Text | profile::Type::Place),
+            kind: match head.kind {
+                Type::Text => Kind::Name,
+                Type::Place => Kind::Place,
+                Type::Address => Kind::Label,
+                _ => Kind::Number,
+            },
         }
     });
-    let width = width.unwrap_or(usize::MAX);
     tables::write_columns(to, columns.collect(), INDENT, width)?;
     let left = grid.rows.len() - number;
     if left > 0 {

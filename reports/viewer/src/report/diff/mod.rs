@@ -112,7 +112,7 @@ fn compare(
     }
     if !facts.rows.is_empty() && !args.csv && args.table.is_none() {
         is_empty = false;
-        print::grid(to, after, &facts, 0, args.width.columns()).map_err(fail)?;
+        print::grid(to, after, &facts, 0, args.width.of_tables()).map_err(fail)?;
     }
     for pair in pairs(args, [before, after])? {
         let [Some(a), Some(b)] =
@@ -131,7 +131,7 @@ fn compare(
         }
         if !grid.rows.is_empty() {
             is_empty = false;
-            print::grid(to, after, &grid, args.top, args.width.columns()).map_err(fail)?;
+            print::grid(to, after, &grid, args.top, args.width.of_tables()).map_err(fail)?;
             if unmatched != [0, 0] {
                 let [a, b] = unmatched;
                 writeln!(

@@ -1,7 +1,7 @@
 //! Stacks: folded ones, speedscope's, and Chrome's time line.
 //!
-//! A profile has measures by procedure, not by stack. If it has a call graph, stacks follow from that ([`tree`]). Else the
-//! stack of a procedure is its object and itself: what people see is the share of each.
+//! A profile of *calltree* has its stacks. Others have measures by procedure, not by stack. If there is a call graph, stacks
+//! follow from that ([`tree`]). Else the stack of a procedure is its object and itself: what people see is the share of each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::io::Write;
 use atom_core::{Error, Result};
 use call_tree::{CallTree, Measure, Node};
 use exports::chrome::{Call, Trace};
-use profile::{By, Profile};
+use profile::{By, Profile, Role, Type};
 use serde_json::json;
 
 use super::super::spots::{self, Unit};
@@ -17,6 +17,9 @@ use super::{Made, tree, written};
 
 /// A procedure or an object: the name of its object, and its name; the name is empty for the object itself.
 type Frame = (String, String);
+
+/// The table of exact stacks, which *calltree* writes: procedures with `;` between them, the outermost first.
+const CALL_PATHS: &str = "call paths";
 
 /// The stacks of a profile.
 struct Stacks {
@@ -46,7 +49,9 @@ fn stacks(profile: &Profile) -> Result<Stacks> {
     };
     let mut notes = spots.notes;
     let mut values: BTreeMap<Vec<Frame>, u64> = BTreeMap::new();
-    if profile.tables.iter().any(|t| t.by == By::Arc) {
+    if let Some(exact) = exact(profile, &measure.name) {
+        values = exact;
+    } else if profile.tables.iter().any(|t| t.by == By::Arc) {
         notes.push(format!(
             "stacks are estimates from the call graph: all calls of a procedure count as equally expensive. Sums of {} by procedure are exact",
             measure.name
@@ -77,6 +82,29 @@ fn stacks(profile: &Profile) -> Result<Stacks> {
     });
     let unit = measure.unit.clone().unwrap_or_else(|| measure.name.clone());
     Ok(Stacks { tree, unit, notes })
+}
+
+/// The stacks of a profile that has call paths with this measure.
+fn exact(profile: &Profile, measure: &str) -> Option<BTreeMap<Vec<Frame>, u64>> {
+    let table = profile.table(CALL_PATHS)?;
+    let paths = table.column("path").filter(|c| c.kind == Type::Text)?;
+    let costs = table.column(measure).filter(|c| c.role == Role::Measure)?;
+    let program = profile.objects.first().map_or("", |o| &*o.name);
+    let frame = |text: &str| {
+        let (object, name) = text.split_once(':').unwrap_or_default();
+        if profile.objects.iter().any(|o| o.name == object) {
+            (object.to_owned(), name.to_owned())
+        } else {
+            (program.to_owned(), text.to_owned())
+        }
+    };
+    let mut stacks: BTreeMap<Vec<Frame>, u64> = BTreeMap::new();
+    for (path, cost) in paths.values.iter().zip(&costs.values) {
+        let path = profile.text(*path).filter(|path| !path.is_empty());
+        let frames = path.unwrap_or("(start)").split(';').map(frame);
+        *stacks.entry(frames.collect()).or_default() += cost.integer().unwrap_or(0);
+    }
+    Some(stacks)
 }
 
 /// The tree of sorted stacks: they share the nodes of the frames that they have in common.
