@@ -46,6 +46,9 @@ pub enum Command {
     Run(crate::run::Arguments),
     /// Instrument a process that runs, and leave it again
     Attach(crate::attach::Arguments),
+    /// Take Valgrind's command line: run a program with the tool in the place of Valgrind's
+    #[command(disable_help_flag = true)]
+    Valgrind(crate::valgrind::Words),
     /// List the tools, each with a line
     Tools(crate::help::Tools),
     /// Begin and end windows of a run that continues, and ask it for reports
@@ -79,7 +82,10 @@ pub enum Command {
 
 /// The commands as `atom --help` groups them.
 const GROUPS: [(&str, &str); 4] = [
-    ("Run and look after tools", "run attach ctl tools new cache"),
+    (
+        "Run and look after tools",
+        "run attach valgrind ctl tools new cache",
+    ),
     (
         "Look at programs and results",
         "show report annotate analyze trace",

@@ -4,8 +4,8 @@
 //! writes files. Instrumenting itself is in `driver`, step by step.
 //!
 //! Each of these uses only those before it: what is kept between runs (`kept`), tools that are given as sources
-//! (`source`), the options (`choices`), the checked command line (`request`), `steps`, `driver`, `run`, `attach`, and `args` with
-//! all commands.
+//! (`source`), the options (`choices`), the checked command line (`request`), `steps`, `driver`, `run`, `attach`, Valgrind's
+//! command line (`valgrind`), and `args` with all commands.
 
 mod args;
 mod attach;
@@ -37,6 +37,7 @@ mod spelling;
 mod steps;
 mod surroundings;
 mod tool_file;
+mod valgrind;
 mod with;
 
 use std::process::ExitCode;
@@ -60,6 +61,9 @@ fn main() -> ExitCode {
     }
     cleanup::on_panic();
     let mut words: Vec<_> = std::env::args_os().collect();
+    if let Some((name, words)) = valgrind::called(&words) {
+        return valgrind::main(&name, &words);
+    }
     let command = run::split_command(&mut words);
     let words = spelling::modern(words);
     let mut args = match args::parse(&words) {
@@ -87,6 +91,9 @@ fn main() -> ExitCode {
         }
         Some(args::Command::Run(run)) => run::run(run),
         Some(args::Command::Attach(attach)) => attach::run(attach),
+        Some(args::Command::Valgrind(valgrind)) => {
+            return valgrind::main("atom valgrind", &valgrind.words);
+        }
         Some(args::Command::Tools(tools)) => help::list(tools).map(done),
         Some(args::Command::New(new)) => source::new::run(new).map(done),
         Some(args::Command::Completions(shell)) => {

@@ -54,6 +54,7 @@ mod tables;
 mod textreads;
 mod threads;
 mod thunks;
+mod valgrind;
 mod values;
 mod vectors;
 mod whole;

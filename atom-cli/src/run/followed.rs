@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use atom_abi::names::matches;
 use atom_core::{Error, Result};
 use clap::Parser;
 
@@ -44,6 +45,9 @@ const MOST_TEXT: usize = 400;
 /// number before them.
 pub fn follow_words(request: &RunRequest<'_>, store: &Store) -> Result<Vec<OsString>> {
     let mut run: Vec<OsString> = vec!["run".into(), "--children".into()];
+    for pattern in &request.arguments.children_skip {
+        run.extend(["--children-skip".into(), pattern.into()]);
+    }
     run.extend(
         request
             .arguments
@@ -186,11 +190,19 @@ impl Call {
 
     /// The program with its interpreter's arguments, and its instrumented file; or why there is none.
     fn instrumented(&self) -> Result<(Program, Made)> {
-        let program = Program::executed(&self.path, self.arguments.clone())?;
-        let store = Store::at(&self.store)?;
         // The first of the words is the command's name.
         let arguments = Arguments::try_parse_from(&self.words[BEFORE..])
             .map_err(|e| Error::new("reading the command line", e.to_string()))?;
+        let path = self.path.to_string_lossy();
+        let mut skipped = arguments.children_skip.iter();
+        if let Some(pattern) = skipped.find(|pattern| matches(pattern, &path)) {
+            return Err(Error::new(
+                "following the process",
+                format!("--children-skip {pattern}"),
+            ));
+        }
+        let program = Program::executed(&self.path, self.arguments.clone())?;
+        let store = Store::at(&self.store)?;
         let mut request = RunRequest::new(&arguments)?;
         request.follow = self.words.clone();
         let folder = PathBuf::from(format!("/proc/{}/cwd", self.waiter));

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -200,6 +201,8 @@ impl<'a> RunRequest<'a> {
         job: &Job,
     ) -> std::result::Result<Command, Failure> {
         let mut command = Command::new(Identity::command().map_err(Failure::Other)?);
+        // A copy of the command may have the name under which it takes Valgrind's options.
+        command.arg0("atom");
         command.arg(&parts.file).arg(&self.tool);
         command.arg("-q").arg("-o").arg(output);
         command.args(self.arguments.choices.words());

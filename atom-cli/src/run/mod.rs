@@ -22,7 +22,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 
 use atom_core::{Error, Result};
 use clap::Parser;
@@ -58,6 +58,9 @@ pub struct Arguments {
     /// libraries. Those that were not instrumented are listed
     #[arg(long, conflicts_with = "own")]
     pub children: bool,
+    /// With --children: leave programs whose paths match as they are, with all that they execute; may be repeated
+    #[arg(long, value_name = "PATTERN", requires = "children")]
+    pub children_skip: Vec<String>,
     /// Leave a report of each process, instead of one of all
     #[arg(long)]
     pub per_process: bool,
@@ -103,6 +106,28 @@ pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
     }
 }
 
+/// How a run ended.
+pub struct Ended {
+    /// The process of the program.
+    pub process: u32,
+    /// The profiles that the tool wrote.
+    pub profiles: Vec<PathBuf>,
+    status: ExitStatus,
+    /// A report could not be written.
+    has_failed: bool,
+}
+
+impl Ended {
+    /// The program's exit code, or 1 if it is 0 and a report could not be written. Does not return if a signal ended the program:
+    /// it ends this process as well.
+    pub fn exit_code(&self) -> ExitCode {
+        match child::exit_code(self.status) {
+            0 if self.has_failed => ExitCode::FAILURE,
+            code => ExitCode::from(code),
+        }
+    }
+}
+
 /// Runs `atom run ...`; the exit code is the program's.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let arguments = &with_parts(arguments);
@@ -112,6 +137,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(code) = instead(arguments)? {
         return Ok(code);
     }
+    let ended = run_program(arguments)?;
+    Ok(ended.map_or(ExitCode::FAILURE, |ended| ended.exit_code()))
+}
+
+/// Runs the program; `None` if it cannot be instrumented, which is told.
+pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
     if arguments.command.is_empty() {
         return Err(
             Error::new("reading the command line", "no program is named").advice(
@@ -129,7 +160,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let entry = match request.instrumented(&program, &store, Voice::Loud)? {
         Made::Entry(entry) => entry,
-        Made::Nothing(_) => return Ok(ExitCode::FAILURE),
+        Made::Nothing(_) => return Ok(None),
     };
     let record = Record::make(store.folder())?;
     let asking = Asking::start(&arguments.reports, &record)?;
@@ -198,10 +229,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             program.file.display()
         ));
     }
-    match child::exit_code(status) {
-        0 if has_failed => Ok(ExitCode::FAILURE),
-        code => Ok(ExitCode::from(code)),
-    }
+    Ok(Some(Ended {
+        process: first,
+        profiles: processes
+            .profiles()
+            .into_iter()
+            .map(Path::to_path_buf)
+            .collect(),
+        status,
+        has_failed,
+    }))
 }
 
 /// What is done instead of a run: the words that are no tools, and the help of a tool.

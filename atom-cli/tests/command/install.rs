@@ -76,6 +76,15 @@ fn what_is_installed_works_and_goes_again() {
     );
     assert!(report.contains("libc.so.6"), "{report}");
 
+    let valgrind = prefix.join("bin/atom-valgrind");
+    let version = run(&folder, &valgrind, &["--version"]);
+    assert_eq!(version, "valgrind-3.19.0\n");
+    run(
+        &folder,
+        &valgrind,
+        &["-q", "--error-exitcode=1", "/bin/true"],
+    );
+
     // A tool in C: headers and archive come from the installation.
     for file in ["branch.inst.c", "branch.anal.c"] {
         let source = workspace().join("atom-cli/tests/tools/c").join(file);

@@ -141,6 +141,11 @@ pub fn text_fact(name: &str, text: &str) -> Fact {
     }
 }
 
+/// The bytes of a file for cg_annotate.
+pub fn cachegrind(profile: &Profile) -> Result<Vec<u8>> {
+    export::bytes(profile, export::Format::Cachegrind, None).map(|(bytes, _)| bytes)
+}
+
 /// Reads a profile.
 pub fn read(path: &Path) -> Result<Profile> {
     Profile::read(path).map_err(|e| Error::new("reading a profile", e.to_string()))
