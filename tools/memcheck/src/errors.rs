@@ -342,13 +342,8 @@ fn describe(wrong: &Wrong) -> Told {
             stack,
         } => {
             let what = "Invalid free() / delete / delete[] / realloc()".to_owned();
-            new(
-                Kind::Free,
-                what,
-                own_frame(does),
-                stack,
-                address_parts(address),
-            )
+            let parts = address_parts(address);
+            new(Kind::Free, what, own_frame(does), stack, parts)
         }
         Wrong::Mismatch { known, does, stack } => {
             let what = "Mismatched free() / delete / delete []".to_owned();
