@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::common::{Folder, stderr};
+use crate::common::{Folder, code_of, stderr};
 
 /// Makes rounds of known work until there is a file `stop`; prints their number.
 const ROUNDS: &str = r#"
@@ -359,9 +359,7 @@ fn what_cannot_be_entered_is_refused_with_the_reason() {
     let refused = |words: &[&str], pid: &str, reason: &str| {
         let output = attached(&folder, words, pid);
         let said = stderr(&output);
-        let is_usage = said.starts_with("atom: reading the command line: ");
-        let code = if is_usage { 2 } else { 1 };
-        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(output.status.code(), Some(code_of(&said)), "{said}");
         assert!(said.contains(reason), "{said}");
     };
     refused(&["icount"], "no-number", "not named by its number");

@@ -110,15 +110,14 @@ impl Folder {
             .collect()
     }
 
-    /// Runs the command, which must fail as after a user's mistake: exit code 1, a
+    /// Runs the command, which must fail as after a user's mistake: exit code 1 or 2, a
     /// message that begins with `atom:` and has all of `needles`, no panic,
     /// and no change in the folder.
     pub fn fails(&self, args: &[&str], needles: &[&str]) {
         let before = self.contents();
         let output = self.atom(args);
         let text = stderr(&output);
-        let is_usage = text.starts_with("atom: reading the command line: ");
-        let code = if is_usage { 2 } else { 1 };
+        let code = code_of(&text);
         assert_eq!(output.status.code(), Some(code), "atom {args:?}: {text}");
         assert!(text.starts_with("atom: "), "atom {args:?}: {text}");
         assert!(!text.contains("internal error"), "atom {args:?}: {text}");
@@ -136,6 +135,15 @@ impl Folder {
             before == self.contents(),
             "atom {args:?} left something behind"
         );
+    }
+}
+
+/// The exit code of the command after a message: 2 for wrong usage, else 1.
+pub fn code_of(said: &str) -> i32 {
+    if said.starts_with("atom: reading the command line: ") {
+        2
+    } else {
+        1
     }
 }
 
