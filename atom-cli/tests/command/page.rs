@@ -247,7 +247,7 @@ fn whole_stacks_are_shown_as_they_are() {
         r##"
         click("[role=tab]", "Call graph"); await settle();
         return { frames: all("#flame .frame").map((f) => [f.textContent, Number(f.dataset.value), Number(f.getAttribute("aria-level"))]),
-            measure: texts("#calls-measure option")[0], note: one("#calls-note").textContent };
+            measure: document.querySelector("#calls-measure option").textContent, note: one("#calls-note").textContent };
         "##,
     );
     let mut frames: Vec<(String, f64, u32)> =
