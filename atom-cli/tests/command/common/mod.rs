@@ -140,7 +140,7 @@ impl Folder {
 
 /// The exit code of the command after a message: 2 for wrong usage, else 1.
 pub fn code_of(said: &str) -> i32 {
-    if said.starts_with("atom: reading the command line: ") {
+    if said.starts_with("atom: reading the command line") {
         2
     } else {
         1
