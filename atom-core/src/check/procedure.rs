@@ -320,7 +320,8 @@ impl<'s, 'a> Checker<'s, 'a> {
                     ControlFlow::Syscall => RegSet::gpr(1) | RegSet::gpr(11),
                     _ => RegSet::EMPTY,
                 };
-                let changed = own | self.set_between(block.first, inst);
+                let last = (inst != block.first).then(|| InstId(inst.0 - 1));
+                let changed = own | self.set_between(last, Some(inst));
                 let twin = self.subject.twin();
                 let twin = twin.map(|twin| twin.label(self.id, inst));
                 let stack = self.stack();
@@ -354,17 +355,13 @@ impl<'s, 'a> Checker<'s, 'a> {
         Ok(())
     }
 
-    /// The registers that calls set between the instruction before `inst`, in a block that begins with `first`, and `inst`.
-    fn set_between(&self, first: InstId, inst: InstId) -> RegSet {
-        let plan = self.subject.placed.plan;
-        let before = plan.changes.registers_at(inst, CallPlace::Before);
-        if inst == first {
-            return before;
-        }
-        before
-            | plan
-                .changes
-                .registers_at(InstId(inst.0 - 1), CallPlace::After)
+    /// The registers that calls may set after one instruction and before the next, as far as these are known.
+    fn set_between(&self, last: Option<InstId>, next: Option<InstId>) -> RegSet {
+        let changes = &self.subject.placed.plan.changes;
+        let set = |inst: Option<InstId>, place| {
+            inst.map_or(RegSet::EMPTY, |inst| changes.registers_at(inst, place))
+        };
+        set(last, CallPlace::After) | set(next, CallPlace::Before)
     }
 
     /// True if exceptions may lead from a block to landing pads.
@@ -414,12 +411,8 @@ impl<'s, 'a> Checker<'s, 'a> {
         }
         let behind = self.storage.expect(&[next], RegSet::EMPTY);
         self.written = carried(self.written, before, &behind);
-        let plan = self.subject.placed.plan;
-        let after = plan.changes.registers_at(last, CallPlace::After);
-        let before = goal.inst.map_or(RegSet::EMPTY, |inst| {
-            plan.changes.registers_at(inst, CallPlace::Before)
-        });
-        let live = self.live_at(goal).without(after | before);
+        let set = self.set_between(Some(last), goal.inst);
+        let live = self.live_at(goal).without(set);
         // The inserted code may belong to either instruction where another description begins, and where
         // instructions that overlap both are between them.
         let unwind = &self.subject.placed.object.unwind;
