@@ -21,6 +21,12 @@ fn page(profile: impl FnOnce(&Sample) -> Value) -> Option<(Folder, Sample)> {
     Some((folder, sample))
 }
 
+/// What a script finds in the page of a profile; `None` if there is no browser.
+fn shown(profile: impl FnOnce(&Sample) -> Value, script: &str) -> Option<Value> {
+    let (folder, _) = page(profile)?;
+    Some(drive(&folder, "page.html", script))
+}
+
 #[test]
 fn facts_tables_and_search_show_the_profile() {
     const HOSTILE: &str =
@@ -168,12 +174,8 @@ fn code_has_heat_loops_callers_and_links() {
 
 #[test]
 fn the_call_graph_adds_up() {
-    let Some((folder, _)) = page(|sample| sample.arcs()) else {
-        return;
-    };
-    let found = drive(
-        &folder,
-        "page.html",
+    let Some(found) = shown(
+        |sample| sample.arcs(),
         r##"
         click("[role=tab]", "Call graph"); await settle();
         const frames = () => all("#flame .frame").map((f) => [f.textContent, Number(f.dataset.value), Number(f.getAttribute("aria-level"))]);
@@ -183,7 +185,9 @@ fn the_call_graph_adds_up() {
         type("#find", "roun"); out.found = texts("#flame .found");
         return out;
         "##,
-    );
+    ) else {
+        return;
+    };
     let frames: Vec<(String, f64, u32)> = serde_json::from_value(found["all"].clone()).unwrap();
     let value = |name: &str, level: u32| {
         let frame = frames.iter().find(|f| f.0 == name && f.2 == level);
@@ -290,12 +294,8 @@ fn whole_stacks_are_shown_as_they_are() {
 
 #[test]
 fn hard_branches_and_long_tables() {
-    let Some((folder, _)) = page(|sample| sample.branches(100_000)) else {
-        return;
-    };
-    let found = drive(
-        &folder,
-        "page.html",
+    let Some(found) = shown(
+        |sample| sample.branches(100_000),
         r##"
         const out = {};
         out.hard = all("#top .bars")[1].textContent;
@@ -308,7 +308,9 @@ fn hard_branches_and_long_tables() {
         type("#find", "proc_99999"); out.found = texts("#grid .row .name");
         return out;
         "##,
-    );
+    ) else {
+        return;
+    };
     assert_eq!(
         found["first"],
         json!(["50,000", "100,000", "50,000", "50,000"])
@@ -322,25 +324,23 @@ fn hard_branches_and_long_tables() {
 
 #[test]
 fn branches_with_a_predictor_are_ordered_by_mispredictions() {
-    let Some((folder, _)) = page(|sample| {
-        let mut profile = sample.branches(8);
-        let columns = profile["tables"][0]["columns"].as_array_mut().unwrap();
-        for (name, values) in [("2-bit", [9; 8]), ("gshare", [1, 1, 8, 1, 1, 7, 0, 0])] {
-            columns.push(json!({"name": name, "type": "count", "role": "measure", "sum": "add", "values": values}));
-        }
-        profile
-    }) else {
-        return;
-    };
-    let found = drive(
-        &folder,
-        "page.html",
+    let Some(found) = shown(
+        |sample| {
+            let mut profile = sample.branches(8);
+            let columns = profile["tables"][0]["columns"].as_array_mut().unwrap();
+            for (name, values) in [("2-bit", [9; 8]), ("gshare", [1, 1, 8, 1, 1, 7, 0, 0])] {
+                columns.push(json!({"name": name, "type": "count", "role": "measure", "sum": "add", "values": values}));
+            }
+            profile
+        },
         r##"
         const bars = all("#top .bars")[1];
         return { title: bars.previousSibling.textContent, names: [...bars.querySelectorAll(".name")].map((e) => e.textContent),
             counts: [...bars.querySelectorAll(".count:not(.soft)")].map((e) => e.textContent) };
         "##,
-    );
+    ) else {
+        return;
+    };
     assert_eq!(found["title"], "Branches by mispredictions (gshare)");
     assert_eq!(strings(&found, "names")[..2], ["proc_2", "proc_5"]);
     assert_eq!(strings(&found, "counts"), ["8", "7", "1", "1", "1", "1"]);
@@ -350,28 +350,26 @@ fn branches_with_a_predictor_are_ordered_by_mispredictions() {
 fn miss_ratios_are_a_curve() {
     let sizes: Vec<u64> = (6..16).map(|power| 1 << power).collect();
     let shares: Vec<f64> = (0..10).map(|n| 64.0 / f64::from(1 << n)).collect();
-    let Some((folder, _)) = page(|sample| {
-        let mut profile = sample.branches(2);
-        profile["tool"] = json!("reuse");
-        profile["tables"] = json!([{"name": "miss ratios", "by": "other", "rows": 10, "readers": "all", "columns": [
-            {"name": "cache", "type": "bytes", "role": "key", "values": sizes},
-            {"name": "misses", "type": "count", "role": "measure", "sum": "add", "values": sizes},
-            {"name": "miss %", "type": "ratio", "role": "measure", "sum": "none", "values": shares},
-        ]}]);
-        profile
-    }) else {
-        return;
-    };
-    let found = drive(
-        &folder,
-        "page.html",
+    let Some(found) = shown(
+        |sample| {
+            let mut profile = sample.branches(2);
+            profile["tool"] = json!("reuse");
+            profile["tables"] = json!([{"name": "miss ratios", "by": "other", "rows": 10, "readers": "all", "columns": [
+                {"name": "cache", "type": "bytes", "role": "key", "values": sizes},
+                {"name": "misses", "type": "count", "role": "measure", "sum": "add", "values": sizes},
+                {"name": "miss %", "type": "ratio", "role": "measure", "sum": "none", "values": shares},
+            ]}]);
+            profile
+        },
         r##"
         const number = (e, name) => Number(e.getAttribute(name));
         return { points: [...document.querySelectorAll(".curve .point")].map((p) =>
             [number(p, "data-bytes"), number(p, "data-misses"), number(p, "cx"), number(p, "cy")]),
             title: one(".curve .point").textContent };
         "##,
-    );
+    ) else {
+        return;
+    };
     let points: Vec<[f64; 4]> = serde_json::from_value(found["points"].clone()).unwrap();
     assert_eq!(points.len(), 10);
     assert_eq!(found["title"], "64 B: 64.00 % of the references miss");
@@ -393,38 +391,34 @@ fn miss_ratios_are_a_curve() {
 fn live_bytes_are_a_curve_with_the_peak() {
     let times: Vec<u64> = (0..8).map(|n| n * 250_000).collect();
     let live = [0, 5000, 9000, 4000, 8000, 1000, 300, 0];
-    let Some((folder, _)) = page(|sample| {
-        let mut profile = sample.branches(2);
-        let paths = profile["strings"].as_array().unwrap().len();
-        let strings = profile["strings"].as_array_mut().unwrap();
-        strings.extend([
-            json!("small < main"),
-            json!("large < main"),
-            json!("gone < main"),
-        ]);
-        profile["tool"] = json!("heap");
-        profile["facts"] = json!([
-            {"name": "bytes at the peak", "type": "bytes", "value": 20_000},
-            {"name": "time of the peak", "type": "seconds", "value": 0.6},
-        ]);
-        profile["tables"] = json!([
-            {"name": "allocations by call path", "by": "other", "rows": 3, "readers": "all", "columns": [
-                {"name": "bytes", "type": "bytes", "role": "measure", "sum": "add", "values": [90_000, 60_000, 50_000]},
-                {"name": "peak", "type": "bytes", "role": "measure", "sum": "max", "values": [5000, 15_000, 0]},
-                {"name": "path", "type": "text", "role": "key", "values": [paths, paths + 1, paths + 2]},
-            ]},
-            {"name": "live bytes over time", "by": "other", "rows": 8, "readers": "programs", "columns": [
-                {"name": "microseconds", "type": "count", "role": "key", "values": times},
-                {"name": "live", "type": "bytes", "role": "measure", "sum": "none", "values": live},
-            ]},
-        ]);
-        profile
-    }) else {
-        return;
-    };
-    let found = drive(
-        &folder,
-        "page.html",
+    let Some(found) = shown(
+        |sample| {
+            let mut profile = sample.branches(2);
+            let paths = profile["strings"].as_array().unwrap().len();
+            let strings = profile["strings"].as_array_mut().unwrap();
+            strings.extend([
+                json!("small < main"),
+                json!("large < main"),
+                json!("gone < main"),
+            ]);
+            profile["tool"] = json!("heap");
+            profile["facts"] = json!([
+                {"name": "bytes at the peak", "type": "bytes", "value": 20_000},
+                {"name": "time of the peak", "type": "seconds", "value": 0.6},
+            ]);
+            profile["tables"] = json!([
+                {"name": "allocations by call path", "by": "other", "rows": 3, "readers": "all", "columns": [
+                    {"name": "bytes", "type": "bytes", "role": "measure", "sum": "add", "values": [90_000, 60_000, 50_000]},
+                    {"name": "peak", "type": "bytes", "role": "measure", "sum": "max", "values": [5000, 15_000, 0]},
+                    {"name": "path", "type": "text", "role": "key", "values": [paths, paths + 1, paths + 2]},
+                ]},
+                {"name": "live bytes over time", "by": "other", "rows": 8, "readers": "programs", "columns": [
+                    {"name": "microseconds", "type": "count", "role": "key", "values": times},
+                    {"name": "live", "type": "bytes", "role": "measure", "sum": "none", "values": live},
+                ]},
+            ]);
+            profile
+        },
         r##"
         const mark = one(".curve .peak");
         const out = { ticks: texts(".curve .tick"), axis: texts(".curve .axis"), peak: mark.textContent,
@@ -434,7 +428,9 @@ fn live_bytes_are_a_curve_with_the_peak() {
         out.times = all("#grid .row").map((row) => row.querySelector(".cell").textContent);
         return out;
         "##,
-    );
+    ) else {
+        return;
+    };
     let ticks = strings(&found, "ticks");
     for tick in ["0 B", "20 kB", "0 ms", "1,000 ms"] {
         assert!(ticks.iter().any(|t| t == tick), "{tick}: {ticks:?}");
@@ -484,19 +480,15 @@ fn long_names_are_shortened_and_told_whole() {
             "std::vector<int>, ".repeat(12)
         )
     };
-    let Some((folder, _)) = page(|sample| {
-        let mut profile = sample.branches(2);
-        let strings = profile["strings"].as_array_mut().unwrap();
-        for string in strings {
-            *string = json!(name(string.as_str().unwrap()));
-        }
-        profile
-    }) else {
-        return;
-    };
-    let found = drive(
-        &folder,
-        "page.html",
+    let Some(found) = shown(
+        |sample| {
+            let mut profile = sample.branches(2);
+            let strings = profile["strings"].as_array_mut().unwrap();
+            for string in strings {
+                *string = json!(name(string.as_str().unwrap()));
+            }
+            profile
+        },
         r##"
         const out = {};
         click("[role=tab]", "conditional branches"); await settle();
@@ -505,7 +497,9 @@ fn long_names_are_shortened_and_told_whole() {
         type("#find", "std::vector<int>, std::vector"); out.found = texts("#grid .row .name");
         return out;
         "##,
-    );
+    ) else {
+        return;
+    };
     let (shown, whole) = (strings(&found, "shown"), strings(&found, "whole"));
     assert_eq!(shown.len(), 2);
     for (shown, whole) in shown.iter().zip(&whole) {

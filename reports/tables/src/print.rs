@@ -29,8 +29,8 @@ pub enum Kind {
 pub enum Width {
     /// All texts in full.
     Full,
-    /// That of a file: nothing is cut, but long names are without the arguments of templates and closures, and places have the
-    /// folders that tell files apart.
+    /// The width in a file or a pipe: nothing is cut. Long names lose the arguments of templates and closures, and places have
+    /// only the folders that tell files apart.
     File,
     /// At most this many columns of a terminal.
     Columns(usize),

@@ -3,6 +3,22 @@
 
 const CURVE = { width: 640, height: 300, left: 52, right: 16, top: 12, bottom: 44 };
 
+// An empty picture with room for axes: its plane ends at `right` and `bottom`. `line` and `text` draw in it, and `show` puts it
+// into the overview under a title.
+function plot(place, label) {
+  const picture = vector("svg", { viewBox: `0 0 ${place.width} ${place.height}`, role: "group", "aria-label": label });
+  return {
+    picture, bottom: place.height - place.bottom, right: place.width - place.right,
+    line: (x1, y1, x2, y2) => picture.append(vector("line", { class: "grid-line", x1, y1, x2, y2 })),
+    text: (at, x, y, anchor, kind) => picture.append(vector("text", { class: kind ?? "tick", x, y, "text-anchor": anchor }, at)),
+    show: (title) => {
+      const part = element("div", null, "curve");
+      part.append(element("h2", title), picture);
+      byId("top").append(part);
+    },
+  };
+}
+
 // A size in bytes with a prefix of powers of 1,024.
 function binary(bytes) {
   const power = Math.min(Math.floor(Math.log2(bytes) / 10), 4);
@@ -15,16 +31,13 @@ function drawCurve(model, table) {
   const rows = Array.from({ length: table.rows }, (_, row) => ({ bytes: value(cache.values[row]), misses: model.number(table, ratio, row) }));
   const points = rows.filter((p) => p.bytes > 0 && p.misses >= 0).sort((a, b) => a.bytes - b.bytes);
   if (points.length < 2) return;
-  const [bottom, right] = [CURVE.height - CURVE.bottom, CURVE.width - CURVE.right];
+  const { picture, bottom, right, line, text, show } = plot(CURVE, "Miss ratios by the size of the cache");
   const [low, high] = [points[0], points[points.length - 1]].map((p) => Math.log2(p.bytes));
   const most = Math.max(...points.map((p) => p.misses)) || 1;
   const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20].find((s) => most / s <= 6) ?? 20;
   const top = Math.ceil(most / step) * step;
   const x = (bytes) => CURVE.left + (Math.log2(bytes) - low) / (high - low) * (right - CURVE.left);
   const y = (misses) => bottom - misses / top * (bottom - CURVE.top);
-  const picture = vector("svg", { viewBox: `0 0 ${CURVE.width} ${CURVE.height}`, role: "group", "aria-label": "Miss ratios by the size of the cache" });
-  const line = (x1, y1, x2, y2) => picture.append(vector("line", { class: "grid-line", x1, y1, x2, y2 }));
-  const text = (at, x, y, anchor, kind) => picture.append(vector("text", { class: kind ?? "tick", x, y, "text-anchor": anchor }, at));
   for (let share = 0; share <= top + step / 2; share += step) {
     line(CURVE.left, y(share), right, y(share));
     text(`${Number(share.toFixed(2))} %`, CURVE.left - 6, y(share) + 4, "end");
@@ -42,7 +55,5 @@ function drawCurve(model, table) {
     made.append(vector("title", {}, `${binary(p.bytes)}: ${p.misses.toFixed(2)} % of the references miss`));
     picture.append(made);
   }
-  const part = element("div", null, "curve");
-  part.append(element("h2", "Miss ratios"), picture);
-  byId("top").append(part);
+  show("Miss ratios");
 }

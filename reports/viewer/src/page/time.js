@@ -37,12 +37,9 @@ function drawTime(model, table) {
   const last = points[points.length - 1]?.us;
   const most = Math.max(...points.map((p) => p.bytes));
   if (points.length < 2 || !(last > 0) || !(most > 0)) return;
-  const [bottom, right] = [TIME.height - TIME.bottom, TIME.width - TIME.right];
+  const { picture, bottom, right, line, text, show } = plot(TIME, "Live bytes over time");
   const x = (us) => TIME.left + us / last * (right - TIME.left);
   const y = (bytes) => bottom - bytes / most * (bottom - TIME.top);
-  const picture = vector("svg", { viewBox: `0 0 ${TIME.width} ${TIME.height}`, role: "group", "aria-label": "Live bytes over time" });
-  const line = (x1, y1, x2, y2, kind) => picture.append(vector("line", { class: kind ?? "grid-line", x1, y1, x2, y2 }));
-  const text = (at, x, y, anchor, kind) => picture.append(vector("text", { class: kind ?? "tick", x, y, "text-anchor": anchor }, at));
   for (let bytes = 0, step = stepOf(most); bytes <= most; bytes += step) {
     line(TIME.left, y(bytes), right, y(bytes));
     text(decimal(bytes), TIME.left - 6, y(bytes) + 4, "end");
@@ -63,9 +60,7 @@ function drawTime(model, table) {
     picture.append(mark);
     text(label, x(peak.us) + (isLeft ? 8 : -8), TIME.top - 8, isLeft ? "start" : "end", "axis");
   }
-  const part = element("div", null, "curve");
-  part.append(element("h2", "Live bytes over time"), picture);
-  byId("top").append(part);
+  show("Live bytes over time");
 }
 
 // The blocks that were live at the peak, by the calls that have allocated them.
