@@ -106,7 +106,7 @@ pub use data::marks::{Mark, MarkAt, MarkTable, Marks};
 pub use data::packed;
 pub use data::plain::Record;
 pub use data::shared::Shared;
-pub use data::sites::{LineProcs, Site, SiteList, Sites};
+pub use data::sites::{LineProcs, PathNames, Site, SiteList, Sites};
 pub use data::strings::{StringList, Strings};
 pub use data::targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
 pub use data::thread_data::{

@@ -12,7 +12,7 @@ pub mod followed;
 mod generated;
 mod instrument;
 pub mod processes;
-mod program;
+pub mod program;
 pub mod record;
 mod remembered;
 pub mod samples;

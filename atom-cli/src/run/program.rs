@@ -167,21 +167,25 @@ fn look_up(name: &OsStr) -> Result<PathBuf> {
             Ok(_) => Ok(path.to_path_buf()),
         };
     }
+    in_path(path).ok_or_else(|| {
+        Error::new(DOING, "there is no such command in the folders of PATH")
+            .symbol(name.to_string_lossy())
+            .advice("give a path, such as ./program, for a program elsewhere")
+    })
+}
+
+/// The file of a bare name in the folders of `PATH`.
+pub fn in_path(name: &Path) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
-    std::env::split_paths(&folders)
-        .map(|folder| {
-            if folder.as_os_str().is_empty() {
-                Path::new(".").join(path)
-            } else {
-                folder.join(path)
-            }
-        })
-        .find(|file| is_executable(file))
-        .ok_or_else(|| {
-            Error::new(DOING, "there is no such command in the folders of PATH")
-                .symbol(name.to_string_lossy())
-                .advice("give a path, such as ./program, for a program elsewhere")
-        })
+    let files = std::env::split_paths(&folders).map(|folder| {
+        if folder.as_os_str().is_empty() {
+            Path::new(".").join(name)
+        } else {
+            folder.join(name)
+        }
+    });
+    let mut files = files.filter(|file| is_executable(file));
+    files.next()
 }
 
 fn is_executable(file: &Path) -> bool {

@@ -203,26 +203,20 @@ fn check_program(name: Option<&OsString>) -> Result<(), Complaint> {
             code,
         })
     };
-    let is_executable = |file: &Path| {
-        file.metadata()
-            .map(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
+    let path = Path::new(name);
     if name.as_bytes().contains(&b'/') {
-        return match is_executable(Path::new(name)) {
-            Ok(true) => Ok(()),
-            Ok(false) => fail("Permission denied", NOT_EXECUTABLE),
+        return match path.metadata() {
+            Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 fail("No such file or directory", NOT_FOUND)
             }
-            Err(_) => fail("Permission denied", NOT_EXECUTABLE),
+            _ => fail("Permission denied", NOT_EXECUTABLE),
         };
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(name));
-    if files.any(|file| is_executable(&file).is_ok_and(|is| is)) {
-        return Ok(());
+    match run::program::in_path(path) {
+        Some(_) => Ok(()),
+        None => fail("command not found", NOT_FOUND),
     }
-    fail("command not found", NOT_FOUND)
 }
 
 /// Runs the program with a tool of atom and its options.

@@ -130,6 +130,28 @@ pub struct Site {
     pub len: u32,
 }
 
+/// The names of the procedures of a call path, one after the other: the object is in front where it is another one than the
+/// object of the procedure before, and not the program.
+#[derive(Default)]
+pub struct PathNames {
+    /// Number of the object of the procedure before.
+    object: usize,
+}
+
+impl PathNames {
+    /// The name of the next procedure; `None` if it is not known.
+    pub fn next(&mut self, site: Option<&Site>) -> Option<String> {
+        let object = site.map_or(0, |site| Address(site.proc_pc).object_number());
+        let is_same = std::mem::replace(&mut self.object, object) == object;
+        let site = site?;
+        Some(if is_same {
+            site.proc.to_owned()
+        } else {
+            site.proc_of_process().into_owned()
+        })
+    }
+}
+
 impl Site {
     /// The name of its procedure, with the object in front if that is another one than the program:
     /// `main`, `libz.so.1:deflate`. The options `--only` and `--skip` take it.

@@ -29,7 +29,7 @@ pub use column::{By, Column, Sum};
 use estimate::{Estimate, Figure};
 pub use files::{Files, ReportFiles};
 pub(crate) use profile::begin;
-pub use profile::{FixedColumn, FixedColumns, FixedValues, fixed_columns};
+pub use profile::{FixedColumn, FixedColumns, FixedValues, arguments, fixed_columns};
 use unseen::Unseen;
 
 /// One cell of a table, or the value of a fact.

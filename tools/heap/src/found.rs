@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use atom_tool::PathNames;
 use atom_tool::allocations::Wrappers;
 use atom_tool::paths::Tree;
 use atom_tool::prelude::*;
@@ -139,23 +140,21 @@ impl Found<'_> {
         outwards().nth(inner).unwrap_or(node)
     }
 
-    /// The procedures of a path as people read them, the innermost caller first. What allocates for its caller is left out, and
-    /// so is the object of a procedure that is that of the one before.
+    /// The procedures of a path as people read them, the innermost caller first. What allocates for its caller is left out. An
+    /// object is named where a procedure is in another object than the procedure before.
     pub fn text(&self, node: usize, most: usize) -> String {
         let mut node = self.outside(node);
         let nodes = &self.tree.nodes;
         let mut parts: Vec<String> = Vec::new();
-        let mut object = 0;
+        let mut names = PathNames::default();
         while node != 0 && parts.len() < most {
             let caller = nodes[node].parent;
             let site = self.sites.proc(&nodes[caller]);
-            let of = site.map_or(0, |site| Address(site.proc_pc).object_number());
-            let name = match (caller, site) {
+            let name = match (caller, names.next(site.as_ref())) {
                 (0, _) => format!("({})", self.sites.name(&nodes[node])),
-                (_, Some(site)) if of == object => site.proc.to_owned(),
-                _ => self.sites.name(&nodes[caller]),
+                (_, Some(name)) => name,
+                (_, None) => self.sites.name(&nodes[caller]),
             };
-            object = of;
             let call = self.sites.call(&nodes[node]).filter(|_| caller != 0);
             parts.push(match call.and_then(|call| call.short_line()) {
                 Some(line) => format!("{name} ({line})"),

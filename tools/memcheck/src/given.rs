@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use atom_tool::prelude::*;
+use atom_tool::report::arguments;
 
 /// What the process is given.
 #[derive(Default)]
@@ -68,20 +69,9 @@ impl Given {
         for line in &self.lines {
             let _ = writeln!(text, "{line}");
         }
-        let _ = writeln!(text, "Command: {}\n", command_line().join(" "));
+        let _ = writeln!(text, "Command: {}\n", arguments().join(" "));
         text
     }
-}
-
-/// The words with which this process was started.
-pub fn command_line() -> Vec<String> {
-    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let words = bytes.split(|b| *b == 0);
-    let mut words: Vec<_> = words
-        .map(|w| String::from_utf8_lossy(w).into_owned())
-        .collect();
-    words.pop();
-    words
 }
 
 /// The path that the name of a file stands for in this process. `%p` becomes the process id, `%n` as well, `%q{NAME}` a

@@ -66,21 +66,18 @@ pub fn add_call(
     is_told: bool,
 ) {
     let answer = OutcomeFor(Reg::Rdx);
-    let args = (answer, Reg::Rax, number, &rule, Reg::Rsp, Reg::Rbp, cache);
+    let is_told = u32::from(is_told);
+    let args = (
+        answer,
+        Reg::Rax,
+        number,
+        &rule,
+        Reg::Rsp,
+        Reg::Rbp,
+        cache,
+        is_told,
+    );
     inst.add_call(Before, requested, args);
-    if is_told {
-        inst.add_call(Before, tell, (answer, Reg::Rax));
-    }
-}
-
-/// Answers that the program runs under Valgrind.
-#[analysis]
-fn tell(answer: Outcome, words: u64) {
-    // SAFETY: the program has put six words there.
-    let request = unsafe { with_exposed_provenance::<u64>(words as usize).read_unaligned() };
-    if request == N::RUNNING_ON_VALGRIND {
-        answer.returns(1);
-    }
 }
 
 /// Numbers of requests that all tools of Valgrind have.
@@ -119,11 +116,13 @@ fn requested(
     sp: u64,
     rbp: u64,
     cache: PerThread<Cache>,
+    is_told: u32,
 ) {
     // SAFETY: the program has put the six words there.
     let [request, a, b, c, d, _] =
         unsafe { with_exposed_provenance::<[u64; 6]>(words as usize).read_unaligned() };
     match request {
+        N::RUNNING_ON_VALGRIND if is_told != 0 => return answer.returns(1),
         N::CHANGE_ERR_DISABLEMENT => return muted::mute(a),
         N::COUNT_ERRORS => return answer.returns(errors::sum().errors),
         N::MEMPOOL_EXISTS => return answer.returns(custom::has_pool(a).into()),

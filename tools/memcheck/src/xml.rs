@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::process;
 
-use crate::given::{self, Given};
+use atom_tool::report::arguments;
+
+use crate::given::Given;
 use crate::told::{Frame, Kind, Told};
 
 /// Writes text so that it is text in XML.
@@ -56,7 +58,7 @@ pub fn head(given: &Given, is_quiet: bool) -> String {
         [] => &of_run(),
         own => own,
     };
-    let (own, command) = (words("    ", own), words("    ", &given::command_line()));
+    let (own, command) = (words("    ", own), words("    ", &arguments()));
     let _ = writeln!(
         text,
         "<args>\n  <vargv>\n{own}  </vargv>\n  <argv>\n{command}  </argv>\n</args>\n"

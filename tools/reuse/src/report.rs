@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use atom_tool::AllThreads;
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Readers, Sum};
+use atom_tool::{AllThreads, PathNames};
 
 use crate::data::{ELSEWHERE, Numbered, STACK, UNNAMED};
 use crate::heap::{self, Origin};
@@ -235,17 +235,11 @@ fn procedures(report: &mut Report, run: &Run, counts: &Counts, sites: Sites) {
 /// What an allocation's callers are called: `insert (tree.c:17) < main (tree.c:40)`.
 fn origin_name(origin: &Origin, places: &Places) -> String {
     let site = |sites: &Sites, number: u32| sites.get((number as usize).checked_sub(1)?);
-    let mut object = 0;
+    let mut names = PathNames::default();
     let mut caller = |[call, proc]: &[u32; 2]| {
         let proc = site(&places.procs, *proc);
-        let of = proc.map_or(0, |proc| Address(proc.proc_pc).object_number());
-        let name = match proc {
-            None => "(start)".to_owned(),
-            // The object is told where it is another one than that of the procedure before.
-            Some(proc) if of == object => proc.proc.to_owned(),
-            Some(proc) => proc.proc_of_process().into_owned(),
-        };
-        object = of;
+        let name = names.next(proc.as_ref());
+        let name = name.unwrap_or_else(|| "(start)".to_owned());
         let Some(call) = site(&places.calls, *call) else {
             return name;
         };

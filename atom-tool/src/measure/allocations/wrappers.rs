@@ -14,7 +14,7 @@ use super::Role;
 /// Number of instructions that a procedure has at most to be known by its code.
 const MOST: usize = 60;
 
-/// Of so many procedures in a row one allocates for its callers, or the last ones are outside of an allocator.
+/// Number of procedures in a row, none of which allocates for its callers, after which a call path has left the allocator.
 const NEAR: usize = 3;
 
 /// What may follow `alloc` in the name of an allocator.
@@ -89,15 +89,22 @@ pub fn wrappers(
             .map(|proc| proc.index()),
     );
     let small: Vec<Proc<'_>> = followed().filter(|proc| is_small(*proc)).collect();
-    let mut calls: BTreeMap<usize, Option<Vec<usize>>> = BTreeMap::new();
+    let mut calls: BTreeMap<usize, Option<Calls<'_>>> = BTreeMap::new();
     loop {
         let before = known.len();
         for proc in &small {
-            let callees = calls
+            let calls = calls
                 .entry(proc.index())
-                .or_insert_with(|| callees(program, *proc));
-            let Some(callees) = callees else { continue };
-            if !callees.is_empty() && callees.iter().all(|callee| known.contains(callee)) {
+                .or_insert_with(|| calls_of(program, *proc));
+            let Some(found) = calls else { continue };
+            let callees = &found.callees;
+            if callees.is_empty() || !callees.iter().all(|callee| known.contains(callee)) {
+                continue;
+            }
+            // Operands are looked at for the few procedures that get here.
+            if found.parts.iter().any(|part| writes_elsewhere(*part)) {
+                *calls = None;
+            } else {
                 known.insert(proc.index());
             }
         }
@@ -122,18 +129,31 @@ fn is_small(proc: Proc<'_>) -> bool {
     count > 0
 }
 
-/// The procedures that a procedure enters; `None` if it does what no wrapper does.
-fn callees(program: &Program<'_>, proc: Proc<'_>) -> Option<Vec<usize>> {
-    let mut found = Vec::new();
+/// What a procedure enters.
+struct Calls<'a> {
+    /// The numbers of the procedures.
+    callees: Vec<usize>,
+    /// The procedure itself, and parts of it that the compiler split off.
+    parts: Vec<Proc<'a>>,
+}
+
+/// True if a procedure writes to memory other than the stack and variables.
+fn writes_elsewhere(proc: Proc<'_>) -> bool {
     let frame = proc.frame().and_then(|frame| frame.frame_reg());
     let is_own =
         |base: Option<Reg>| matches!(base, None | Some(Reg::Pc | Reg::Rsp)) || base == frame;
+    let insts = proc.blocks().flat_map(|block| block.insts());
+    let mut accesses = insts.flat_map(|inst| inst.memory());
+    accesses.any(|memory| memory.access.writes() && !is_own(memory.base))
+}
+
+/// What a procedure enters; `None` if it calls as no wrapper does.
+fn calls_of<'a>(program: &Program<'a>, proc: Proc<'a>) -> Option<Calls<'a>> {
+    let mut found = Calls {
+        callees: Vec::new(),
+        parts: vec![proc],
+    };
     for block in proc.blocks() {
-        let accesses = block.insts().flat_map(|inst| inst.memory());
-        let mut writes = accesses.filter(|memory| memory.access.writes());
-        if writes.any(|memory| !is_own(memory.base)) {
-            return None;
-        }
         let last = block.last_inst();
         let leaves = block
             .successors()
@@ -163,14 +183,16 @@ fn callees(program: &Program<'_>, proc: Proc<'_>) -> Option<Vec<usize>> {
         if !is_call && owner(callee) == owner(proc) && !is_allocator(callee.name()) {
             // A part that the compiler split off, or the way back from one.
             if owner(proc) == proc && callee != proc {
-                found.extend(callees(program, callee)?);
+                let of_part = calls_of(program, callee)?;
+                found.callees.extend(of_part.callees);
+                found.parts.extend(of_part.parts);
             }
             continue;
         }
         if has_constant_size(last) {
             return None;
         }
-        found.push(callee.index());
+        found.callees.push(callee.index());
     }
     Some(found)
 }

@@ -18,6 +18,8 @@ use std::io::Write;
 use super::{Report, Values};
 use crate::report::output;
 use fixed::{Deflater, End};
+pub use machine::arguments;
+
 pub use fixed::{FixedColumn, FixedColumns, FixedValues, fixed_columns};
 use json::{Fragment, Json};
 use origin::Origin;
