@@ -85,6 +85,21 @@ impl Addresses {
         std::iter::successors(self.next_from(0), |a| self.next_from(a + 1))
     }
 
+    /// True if an address from `first` to `last` was noted.
+    pub fn any_in(&self, first: u64, last: u64) -> bool {
+        let ((part, from), to) = match (self.place(first), self.place(last)) {
+            (Some(from), Some(to)) if from.0 == to.0 => (from, to.1),
+            _ => return self.next_from(first).is_some_and(|next| next <= last),
+        };
+        let bits = &self.parts[part].bits;
+        (from / 64..=to / 64).any(|word| {
+            let all = bits.get(word as usize).copied().unwrap_or(0);
+            let after = all & !0 << from.saturating_sub(64 * word).min(63);
+            let until = 63 - (to - 64 * word).min(63);
+            after & (!0 >> until) != 0
+        })
+    }
+
     /// The first noted address that is not below an address.
     pub fn next_from(&self, address: u64) -> Option<u64> {
         let first = self.parts.partition_point(|p| p.start <= address);
@@ -134,6 +149,11 @@ mod tests {
         for from in around.flat_map(|a| [a.saturating_sub(1), *a, a.saturating_add(1)]) {
             let expected = noted.iter().copied().find(|a| *a >= from);
             assert_eq!(refs.next_from(from), expected, "{from:#x}");
+            for size in [0, 1, 62, 63, 64, 65, 127, 128, 1000, 0x10000] {
+                let last = from.saturating_add(size);
+                let is_in = expected.is_some_and(|next| next <= last);
+                assert_eq!(refs.any_in(from, last), is_in, "{from:#x} to {last:#x}");
+            }
         }
         for address in [0, 0x1040, 0x1041] {
             refs.remove(address);

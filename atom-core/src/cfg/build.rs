@@ -8,12 +8,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rayon::prelude::*;
 
 use super::addresses::Addresses;
-use super::discovery::Discovery;
+use super::discovery::{Discovery, News, where_true};
 use super::regions::{code_regions, region_end};
 use super::seeds::{self, FrameFacts, Seed};
 use super::text_data::TextData;
 use super::traverse::{Body, Ref, mark};
 use super::{Starts, pointers};
+use crate::image::imports::Imports;
 use crate::image::{Image, ImageDecoder};
 use crate::parallel::AT_ONCE;
 use crate::x86::Instruction;
@@ -37,9 +38,6 @@ const MOST_PADDING: usize = 16;
 /// If a step were too long, entries of the next table would be taken for entries of this one
 /// and lead into the middle of instructions.
 const UNBOUNDED_LIMITS: [usize; 14] = [2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128, usize::MAX];
-
-/// Some bodies with their seeds.
-type Known<'d> = (&'d [Box<Body>], &'d [Seed]);
 
 /// Addresses to which references lead.
 #[derive(Default)]
@@ -95,13 +93,14 @@ impl<'a> Discovery<'a> {
             regions: code_regions(image),
             seeds,
             bodies: Vec::new(),
-            seen_refs: Vec::new(),
+            news: News::default(),
             data_pointers,
             stored: Vec::new(),
             pointers: Addresses::new(image),
             data_refs: Addresses::new(image),
             guessed_refs: Addresses::new(image),
             index: Starts::default(),
+            imports: Imports::new(image),
             has_info_tables,
             data: TextData::default(),
             doubtful: Vec::new(),
@@ -126,7 +125,7 @@ impl<'a> Discovery<'a> {
             b.finish();
         });
         discovery.split_open_ended();
-        discovery.seen_refs = vec![0; discovery.seeds.len()];
+        discovery.news = News::all(discovery.seeds.len());
         discovery.index_bodies();
         discovery
     }
@@ -287,11 +286,12 @@ impl<'a> Discovery<'a> {
     /// Targets of references that have not been processed yet, with [`mark`] bits.
     pub(super) fn new_refs(&mut self) -> Vec<(u64, u8)> {
         let (image, regions) = (self.image, &self.regions);
-        let of_bodies = |((bodies, seeds), seen): (Known<'_>, &mut [usize])| {
+        let new = where_true(&self.news.refs);
+        let of_bodies = |numbers: &[usize]| {
             let mut found = NewRefs::default();
-            for ((body, seed), seen) in bodies.iter().zip(seeds).zip(seen) {
-                let is_doubtful = seed.is_doubtful;
-                for r in &body.refs[*seen..] {
+            for &i in numbers {
+                let (body, is_doubtful) = (&self.bodies[i], self.seeds[i].is_doubtful);
+                for r in &body.refs[body.seen_refs..] {
                     match *r {
                         Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => found.entries.push(t),
                         Ref::Code(t) if !is_doubtful && region_end(regions, t).is_some() => {
@@ -313,14 +313,14 @@ impl<'a> Discovery<'a> {
                         }
                     }
                 }
-                *seen = body.refs.len();
             }
             found
         };
-        let bodies = self.bodies.par_chunks(AT_ONCE);
-        let bodies = bodies.zip(self.seeds.par_chunks(AT_ONCE));
-        let all = bodies.zip(self.seen_refs.par_chunks_mut(AT_ONCE));
-        let found: Vec<NewRefs> = all.map(of_bodies).collect();
+        let found: Vec<NewRefs> = new.par_chunks(AT_ONCE).map(of_bodies).collect();
+        for i in new {
+            self.news.refs[i] = false;
+            self.bodies[i].seen_refs = self.bodies[i].refs.len();
+        }
         let mut targets = Vec::with_capacity(found.iter().map(NewRefs::targets).sum());
         for found in found {
             targets.extend(found.entries.iter().map(|t| (*t, mark::ENTRY)));

@@ -97,7 +97,7 @@ impl Discovery<'_> {
             if owner.is_some_and(|i| reasons[i].is_some() || returns[i] != Returns::New)
                 && let Some(i) = self.body_at(*pad)
             {
-                self.bodies[i].add_mark(*pad, mark::INDIRECT);
+                self.body_mut(i).add_mark(*pad, mark::INDIRECT);
             }
         }
     }

@@ -15,11 +15,67 @@ use super::seeds::Seed;
 use super::text_data::TextData;
 use super::traverse::Body;
 use crate::image::Image;
+use crate::image::imports::Imports;
 
 /// What was met where an address was searched for proofs in vain.
 pub(super) struct Tested {
     /// Targets of calls and jumps; if procedures start there, they are proofs.
     pub targets: Box<[u64]>,
+}
+
+/// Which bodies a round has to look at. In most rounds few change, and to look at each of a million takes longer than the
+/// rest of a round.
+#[derive(Default)]
+pub(super) struct News {
+    /// By body: true if it may have references that have not been processed.
+    pub refs: Vec<bool>,
+    /// By body: true if its jump tables may give new targets.
+    pub tables: Vec<bool>,
+    /// By body: true if it may have traps with code after them.
+    pub traps: Vec<bool>,
+}
+
+impl News {
+    /// Everything in a number of bodies is new.
+    pub(super) fn all(bodies: usize) -> Self {
+        Self {
+            refs: vec![true; bodies],
+            tables: vec![true; bodies],
+            traps: vec![true; bodies],
+        }
+    }
+
+    /// Notes that a body has changed.
+    pub(super) fn note(&mut self, body: usize) {
+        self.refs[body] = true;
+        self.tables[body] = true;
+        self.traps[body] = true;
+    }
+}
+
+/// The numbers of the bodies for which something is true.
+pub(super) fn where_true(of_bodies: &[bool]) -> Vec<usize> {
+    let all = of_bodies.iter().enumerate();
+    all.filter_map(|(i, is_new)| is_new.then_some(i)).collect()
+}
+
+/// Bodies with what is to be done to each. `work` is in the order of the bodies, whose numbers `number` tells.
+pub(super) fn chosen<'b, 'w, W>(
+    mut bodies: &'b mut [Box<Body>],
+    work: &'w [W],
+    number: impl Fn(&W) -> usize,
+) -> Vec<(&'b mut Body, &'w W)> {
+    let mut first = 0;
+    let mut chosen = Vec::with_capacity(work.len());
+    for one in work {
+        let i = number(one);
+        let (body, others) = std::mem::take(&mut bodies)[i - first..]
+            .split_first_mut()
+            .expect("work is for bodies");
+        chosen.push((&mut **body, one));
+        (bodies, first) = (others, i + 1);
+    }
+    chosen
 }
 
 /// The state of discovery.
@@ -32,8 +88,8 @@ pub(super) struct Discovery<'a> {
         reason = "new ones are put between the others, which moves as many as there are behind"
     )]
     pub(super) bodies: Vec<Box<Body>>,
-    /// By body: number of its refs that have been processed.
-    pub(super) seen_refs: Vec<usize>,
+    /// What of the bodies is new.
+    pub(super) news: News,
     /// Code addresses found in data or relocations that are not processed yet, each with true if it
     /// is certainly an address.
     pub(super) data_pointers: Vec<(u64, bool)>,
@@ -47,6 +103,8 @@ pub(super) struct Discovery<'a> {
     pub(super) guessed_refs: Addresses,
     /// Index to find bodies by address.
     pub(super) index: Starts,
+    /// The slots that the dynamic loader binds.
+    pub(super) imports: Imports<'a>,
     /// True if code is after info tables, see [`has_info_table`](super::pointers::has_info_table).
     pub(super) has_info_tables: bool,
     /// Bytes of the text that are data.
@@ -97,6 +155,12 @@ impl Discovery<'_> {
         }
     }
 
+    /// A body that is to be changed.
+    pub(super) fn body_mut(&mut self, i: usize) -> &mut Body {
+        self.news.note(i);
+        &mut self.bodies[i]
+    }
+
     /// The range of the body at an address with its marks, or the range between bodies.
     pub(super) fn around(&self, address: u64) -> (Range<u64>, Option<&[u8]>) {
         let after = self.bodies_up_to(address);
@@ -110,7 +174,7 @@ impl Discovery<'_> {
 
     /// Makes the index of bodies. Call it when bodies were added.
     pub(super) fn index_bodies(&mut self) {
-        let starts = self.bodies.iter().map(|b| b.start);
+        let starts = self.seeds.iter().map(|seed| seed.start);
         self.index = Starts::of(self.image.base, starts);
     }
 }

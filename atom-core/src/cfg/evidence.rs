@@ -18,14 +18,13 @@
 use std::collections::BTreeSet;
 
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::discovery::{Discovery, Tested};
 use super::gaps::{Followed, KnownCode, is_all_padding, is_kernels};
 use super::jump_code::{self, JumpForm};
 use super::reaching::Reaching;
 use super::regions::region_end;
-use super::seeds::imports;
 use super::traverse::{Body, Ref, mark, reaches_image};
 use super::{ProcKind, jump_table, pointers};
 use crate::image::{Image, decoded};
@@ -70,7 +69,7 @@ impl Discovery<'_> {
         if self.data.read.insert(address)
             && let (Some(i), None) = (owner, code)
         {
-            self.bodies[i].add_mark(address, mark::DATA);
+            self.body_mut(i).add_mark(address, mark::DATA);
         }
     }
 
@@ -152,13 +151,12 @@ impl Discovery<'_> {
             return Vec::new();
         }
         self.bodies_at_last_proof = self.bodies.len();
-        let slots = imports(self.image);
         let mut doubtful = std::mem::take(&mut self.doubtful);
         doubtful.sort_unstable();
         doubtful.dedup();
         let this = &*self;
         let judged: Vec<(u64, Proof)> = (doubtful.into_par_iter())
-            .map(|address| (address, this.proof(address, &slots)))
+            .map(|address| (address, this.proof(address)))
             .collect();
         let mut proven = Vec::new();
         for (address, proof) in judged {
@@ -174,7 +172,7 @@ impl Discovery<'_> {
     }
 
     /// Searches for a proof that an address without one is code.
-    fn proof(&self, address: u64, slots: &FxHashMap<u64, &str>) -> Proof {
+    fn proof(&self, address: u64) -> Proof {
         let known = self.body_at(address);
         if known.is_some_and(|i| self.bodies[i].mark_at(address) & mark::START != 0) {
             return Proof::Found;
@@ -184,10 +182,10 @@ impl Discovery<'_> {
             // Since then more is known, so each search would end sooner. Only calls of what is known by now are new.
             Some(tested) => {
                 tested.targets.iter().any(|target| self.is_start(*target))
-                    && self.calls_known_code(address, slots, &mut targets)
+                    && self.calls_known_code(address, &mut targets)
             }
             None => {
-                self.calls_known_code(address, slots, &mut targets)
+                self.calls_known_code(address, &mut targets)
                     || self.restores_registers(address)
                     || self.looks_like_code(address)
             }
@@ -251,12 +249,7 @@ impl Discovery<'_> {
     /// True if bytes that are no known instructions call or jump to the start of a procedure by a displacement of 32 bits, or
     /// call an import, before control ends and before another address that something refers to. Adds the targets at which
     /// no procedure starts to `targets`.
-    fn calls_known_code(
-        &self,
-        address: u64,
-        slots: &FxHashMap<u64, &str>,
-        targets: &mut Vec<u64>,
-    ) -> bool {
+    fn calls_known_code(&self, address: u64, targets: &mut Vec<u64>) -> bool {
         let Some(end) = region_end(&self.regions, address) else {
             return false;
         };
@@ -280,7 +273,10 @@ impl Discovery<'_> {
                 }
                 ControlFlow::IndirectCall | ControlFlow::IndirectJump => {
                     instruction.is_ip_rel_memory_operand()
-                        && slots.contains_key(&instruction.memory_displacement64())
+                        && self
+                            .imports
+                            .name(instruction.memory_displacement64())
+                            .is_some()
                 }
                 _ => false,
             };
@@ -390,7 +386,8 @@ impl Discovery<'_> {
             for (target, bits) in targets.into_iter().chain(in_tables) {
                 match self.body_at(target) {
                     Some(i) if self.bodies[i].mark_at(target) & mark::START != 0 => {
-                        self.bodies[i].add_mark(target, bits & !mark::DOUBTFUL | mark::LEADER);
+                        self.body_mut(i)
+                            .add_mark(target, bits & !mark::DOUBTFUL | mark::LEADER);
                     }
                     Some(i) if bits & mark::ENTRY != 0 => self.settle_behind(i, target),
                     Some(_) => {}
@@ -422,7 +419,7 @@ impl Discovery<'_> {
         };
         let is_open = self.seeds[i].end.is_none() && self.seeds[i].kind != ProcKind::Plt;
         if is_open && address >= self.bodies[i].code_end() {
-            self.bodies[i].end_at_code();
+            self.body_mut(i).end_at_code();
         }
     }
 
@@ -430,23 +427,25 @@ impl Discovery<'_> {
     fn settle_inside(&mut self, i: usize, address: u64) {
         let (image, body) = (self.image, &self.bodies[i]);
         if body.mark_at(address) & mark::START != 0 {
-            self.bodies[i].add_mark(address, mark::INDIRECT | mark::LEADER);
+            self.body_mut(i)
+                .add_mark(address, mark::INDIRECT | mark::LEADER);
             return;
         }
         if self.seeds[i].is_doubtful || !jump_table::is_plausible(image, body, address) {
             return;
         }
-        let mut trial = Body::clone(body);
-        trial.explore(image, address);
-        let is_wrong = trial.obstacle.is_some() && body.obstacle.is_none()
-            || trial.disagrees_with(body, image.base);
-        if !is_wrong {
-            trial.finish();
-            trial.add_mark(address, mark::INDIRECT);
-            let start = trial.start;
-            *self.bodies[i] = trial;
-            self.ambiguous.entry(start).or_insert(address);
+        let body = self.body_mut(i);
+        let before = body.attempt();
+        body.explore(image, address);
+        if body.contradicts(&before, image.base) {
+            body.undo(&before);
+            return;
         }
+        body.keep();
+        body.finish();
+        body.add_mark(address, mark::INDIRECT);
+        let start = body.start;
+        self.ambiguous.entry(start).or_insert(address);
     }
 
     /// Notes that something without proof leads to an address of a body. If there may be code that is not known, it runs
@@ -464,15 +463,17 @@ impl Discovery<'_> {
             {
                 continue;
             }
-            let mut trial = body.clone();
-            trial.explore(image, address);
-            if self.seeds[i].is_doubtful {
-                trial.finish();
-                self.bodies[i] = trial;
+            let is_doubtful = self.seeds[i].is_doubtful;
+            let body = self.body_mut(i);
+            let before = body.attempt();
+            body.explore(image, address);
+            if is_doubtful {
+                body.keep();
+                body.finish();
                 continue;
             }
-            for r in &trial.refs[body.refs.len()..] {
-                if let Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) = *r {
+            for r in body.undo(&before) {
+                if let Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) = r {
                     match self.body_at(t) {
                         Some(j) => work.push((j, t)),
                         None => self.doubtful.push(t),

@@ -152,7 +152,8 @@ impl Discovery<'_> {
             })
             .collect();
         for (i, target) in targets {
-            self.bodies[i].add_mark(target, mark::INDIRECT | mark::LEADER);
+            self.body_mut(i)
+                .add_mark(target, mark::INDIRECT | mark::LEADER);
             self.pointers.insert(target);
         }
     }

@@ -5,7 +5,7 @@ use rayon::iter::Either;
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, News, chosen};
 use super::gaps::Followed;
 use super::regions::region_end;
 use super::seeds::Seed;
@@ -76,39 +76,32 @@ impl Discovery<'_> {
             }
         }
         let image = self.image;
-        let mut with_work = Vec::new();
-        let (mut rest, mut first) = (&mut self.bodies[..], 0);
-        for work in leaders.chunk_by(|a, b| a.body == b.body) {
-            let i = work[0].body;
-            let (body, others) = std::mem::take(&mut rest)[i - first..]
-                .split_first_mut()
-                .expect("work is for bodies");
-            with_work.push((body, work));
-            (rest, first) = (others, i + 1);
+        let work: Vec<&[Leader]> = leaders.chunk_by(|a, b| a.body == b.body).collect();
+        for leaders in &work {
+            self.news.note(leaders[0].body);
         }
+        let with_work = chosen(&mut self.bodies, &work, |leaders| leaders[0].body);
         let fresh = with_work
             .into_par_iter()
             .map(|(body, work)| {
                 let before = body.insts.len();
                 let mut changed = false;
-                if let Some((all, any)) = explore_together(image, body, work) {
-                    **body = all;
+                if let Some(any) = explore_together(image, body, work) {
                     body.finish();
                     return any;
                 }
-                for &Leader { target, bits, .. } in work {
+                for &Leader { target, bits, .. } in *work {
                     let is_new = !body.is_leader_with(target, bits);
                     if is_doubtful(body, target, bits) {
                         // Only data tells that there is code, so the target counts if all of its code is plausible.
-                        let mut trial = Body::clone(body);
-                        trial.explore(image, target);
-                        if trial.obstacle.is_some() && body.obstacle.is_none()
-                            || trial.disagrees_with(body, image.base)
-                        {
+                        let before = body.attempt();
+                        body.explore(image, target);
+                        if body.contradicts(&before, image.base) {
+                            body.undo(&before);
                             body.refuse(target);
                             continue;
                         }
-                        **body = trial;
+                        body.keep();
                     } else {
                         body.explore(image, target);
                     }
@@ -153,7 +146,7 @@ impl Discovery<'_> {
     /// Adds procedures that start at these addresses, which are in no known procedure; `is_doubtful` tells that
     /// nothing proves that there is code. Returns true if there were any.
     pub(super) fn add_procs(&mut self, mut starts: Vec<u64>, is_doubtful: bool) -> bool {
-        starts.sort_unstable();
+        starts.par_sort_unstable();
         starts.dedup();
         if starts.is_empty() {
             return false;
@@ -170,7 +163,14 @@ impl Discovery<'_> {
             .collect();
         insert_all(&mut self.seeds, &places, new);
         insert_all(&mut self.bodies, &places, bodies);
-        insert_all(&mut self.seen_refs, &places, vec![0; places.len()]);
+        let News {
+            refs,
+            tables,
+            traps,
+        } = &mut self.news;
+        for news in [refs, tables, traps] {
+            insert_all(news, &places, vec![true; places.len()]);
+        }
         let mut bodies = std::mem::take(&mut self.bodies);
         let (this, image) = (&*self, self.image);
         let is_new = |(_, body): &(usize, &mut Box<Body>)| body.marks.is_empty();
@@ -215,27 +215,28 @@ fn is_doubtful(body: &Body, address: u64, bits: u8) -> bool {
     body.mark_at(address) & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0
 }
 
-/// Explores several targets that only data names, all in one trial. Returns the body with them, and
-/// true if anything changed; `None` if there is any doubt or only one target. The caller then tries
-/// the targets one by one.
-fn explore_together(image: &Image, body: &Body, work: &[Leader]) -> Option<(Body, bool)> {
+/// Explores several targets that only data names, all in one trial. Returns true if anything changed; `None` if there is any
+/// doubt or only one target, and the body is as before. The caller then tries the targets one by one.
+fn explore_together(image: &Image, body: &mut Body, work: &[Leader]) -> Option<bool> {
     let doubtful = work
         .iter()
         .filter(|leader| is_doubtful(body, leader.target, leader.bits));
     if doubtful.count() < 2 {
         return None;
     }
-    let mut trial = body.clone();
+    let before = body.attempt();
     let mut changed = false;
     for &Leader { target, bits, .. } in work {
-        let marks = trial.mark_at(target);
-        changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
-        trial.explore(image, target);
-        trial.add_mark(target, bits);
+        changed |= !body.is_leader_with(target, bits);
+        body.explore(image, target);
+        body.add_mark(target, bits);
     }
-    let is_right = (trial.obstacle.is_none() || body.obstacle.is_some())
-        && !trial.disagrees_anywhere(body, image.base);
-    is_right.then_some((trial, changed))
+    if body.contradicts_itself(&before, image.base) {
+        body.undo(&before);
+        return None;
+    }
+    body.keep();
+    Some(changed)
 }
 
 /// Inserts new items in front of the items at `places`, which ascend.

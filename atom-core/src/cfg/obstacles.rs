@@ -17,6 +17,7 @@ use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
 use super::{frame_tables, go_stack, v8};
 use crate::image::Image;
+use crate::parallel::AT_ONCE;
 use crate::x86::{ControlFlow, Inst};
 
 /// The instruction that contains a byte.
@@ -261,8 +262,9 @@ impl Discovery<'_> {
             }
         }
         self.add_jumps_to(&mut readers);
-        let bodies = self.bodies.iter().zip(&self.seeds);
-        for ((body, seed), reason) in bodies.zip(&mut *reasons) {
+        let bodies = self.bodies.par_iter().zip(&self.seeds);
+        let bodies = bodies.zip(&mut *reasons).with_max_len(AT_ONCE);
+        bodies.for_each(|((body, seed), reason)| {
             let outside = body.refs.iter().find_map(|r| match r {
                 Ref::Call(t) if readers.contains(t) => Some(*t),
                 _ => None,
@@ -277,7 +279,7 @@ impl Discovery<'_> {
                     format!("it calls {t:#x}, which takes its return address as data")
                 });
             }
-        }
+        });
     }
 
     /// Removes parts of other procedures (`foo.cold`), which are only jumped to. Their first
@@ -313,21 +315,31 @@ impl Discovery<'_> {
 
     /// Adds the procedures that jump to one of `readers`, which then reads their return address.
     fn add_jumps_to(&self, readers: &mut FxHashSet<u64>) {
-        let mut found = readers.len();
-        while found != 0 {
-            let more: Vec<u64> = self
-                .bodies
-                .par_iter()
-                .filter(|b| !readers.contains(&b.start))
-                .filter(|b| {
-                    b.refs
-                        .iter()
-                        .any(|r| matches!(r, Ref::Jump(t) if readers.contains(t)))
-                })
-                .map(|b| b.start)
-                .collect();
-            found = more.len();
-            readers.extend(more);
+        if readers.is_empty() {
+            return;
+        }
+        let jumps = |body: &Body| {
+            let start = body.start;
+            let targets = body.refs.iter().filter_map(move |r| match *r {
+                Ref::Jump(target) => Some((target, start)),
+                _ => None,
+            });
+            targets.collect::<Vec<_>>()
+        };
+        let mut by_target: Vec<(u64, u64)> = (self.bodies.par_iter())
+            .flat_map_iter(|body| jumps(body))
+            .collect();
+        by_target.par_sort_unstable();
+        let mut work: Vec<u64> = readers.iter().copied().collect();
+        while let Some(reader) = work.pop() {
+            let first = by_target.partition_point(|jump| jump.0 < reader);
+            let here = by_target[first..]
+                .iter()
+                .take_while(|jump| jump.0 == reader);
+            work.extend(
+                here.map(|jump| jump.1)
+                    .filter(|start| readers.insert(*start)),
+            );
         }
     }
 
@@ -403,7 +415,7 @@ impl Discovery<'_> {
             if let Some(i) = self.body_at(*back)
                 && self.bodies[i].start != *back
             {
-                self.bodies[i].remove_mark(*back, mark::INDIRECT);
+                self.body_mut(i).remove_mark(*back, mark::INDIRECT);
                 self.pointers.remove(*back);
             }
         }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::addresses::Addresses;
-use super::discovery::Discovery;
+use super::discovery::{Discovery, where_true};
 use super::examined::{Examined, JumpUses, Place};
 use super::jump_table::{self, Elsewhere, Surroundings, Tables};
 use super::regions::region_end;
@@ -33,10 +32,13 @@ impl Discovery<'_> {
     /// Targets of tables that may not have been followed yet.
     pub(super) fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<(u64, u8)> {
         let this = &*self;
-        let bodies = self.bodies.par_iter().with_max_len(AT_ONCE).enumerate();
-        let open = bodies.filter(|(_, body)| body.has_open_tables());
-        let found: Vec<(usize, Option<Examined>, Vec<u64>)> = open
-            .map(|(i, body)| {
+        let mut open = where_true(&self.news.tables);
+        let is_open = |i: &usize| self.bodies[*i].has_open_tables();
+        let (open, settled): (Vec<usize>, Vec<usize>) = open.drain(..).partition(is_open);
+        let found: Vec<(usize, Option<Examined>, Vec<u64>)> = (open.into_par_iter())
+            .with_max_len(AT_ONCE)
+            .map(|i| {
+                let body = &this.bodies[i];
                 let anew = (!this.is_as_before(body, unbounded_limit))
                     .then(|| this.examine(body, unbounded_limit));
                 let targets = &anew.as_ref().unwrap_or(&body.examined).targets;
@@ -44,6 +46,9 @@ impl Discovery<'_> {
                 (i, anew, new)
             })
             .collect();
+        for i in settled {
+            self.news.tables[i] = false;
+        }
         let mut targets = Vec::new();
         for (i, anew, new) in found {
             let body = &mut self.bodies[i];
@@ -77,8 +82,7 @@ impl Discovery<'_> {
     fn is_as_before(&self, body: &Body, unbounded_limit: usize) -> bool {
         let before = &body.examined;
         let is_cut = |&(first, last): &(u64, u64)| {
-            let cuts = |refs: &Addresses| refs.next_from(first).is_some_and(|next| next <= last);
-            cuts(&self.data_refs) || cuts(&self.guessed_refs)
+            self.data_refs.any_in(first, last) || self.guessed_refs.any_in(first, last)
         };
         before.changes == Some(body.changes)
             && (before.limit == unbounded_limit || !before.depends.is_limited)

@@ -58,7 +58,7 @@ impl Discovery<'_> {
             if let Some(i) = self.body_at(t)
                 && self.bodies[i].mark_at(t) & mark::START != 0
             {
-                self.bodies[i].add_mark(t, mark::INDIRECT);
+                self.body_mut(i).add_mark(t, mark::INDIRECT);
             }
         }
     }

@@ -6,9 +6,8 @@
 //! the loader to bind a function: the linker mold makes it 32 bytes long. A table whose code does
 //! not fall into entries (by the linker lld with retpolines) is taken for ordinary code.
 
-use rustc_hash::FxHashMap;
-
 use crate::image::Image;
+use crate::image::imports::Imports;
 use crate::x86::plt;
 
 /// A procedure linkage table.
@@ -90,10 +89,10 @@ impl Plt {
     pub(super) fn named_entries(
         &self,
         image: &Image,
-        imports: &FxHashMap<u64, &str>,
+        imports: &Imports<'_>,
     ) -> impl Iterator<Item = Entry> {
         self.entries().map(|(start, end)| {
-            let name = slot(image, start, end).and_then(|slot| imports.get(&slot));
+            let name = slot(image, start, end).and_then(|slot| imports.name(slot));
             Entry {
                 start,
                 end,

@@ -12,6 +12,7 @@ use super::{ProcKind, plt, start_code};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
 
+use crate::image::imports::Imports;
 use crate::image::{Image, Symbol};
 use crate::unwind::go::{GoTable, Origin};
 use crate::unwind::{CFA_AT_ENTRY, CfaRule, UnwindTable};
@@ -237,7 +238,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     for address in (initialisers(image).into_iter()).chain(start_code::functions(image)) {
         bare(address, "");
     }
-    let imports = imports(image);
+    let imports = Imports::new(image);
     for entry in plts.iter().flat_map(|p| p.named_entries(image, &imports)) {
         let seed = Seed {
             end: Some(entry.end),
@@ -319,22 +320,4 @@ fn initialisers(image: &Image) -> Vec<u64> {
         );
     }
     functions
-}
-
-/// Names of the symbols that the dynamic loader binds to slots, by the addresses of the slots.
-pub fn imports(image: &Image) -> FxHashMap<u64, &str> {
-    let mut imports = FxHashMap::default();
-    let binds = |kind: elf::RelocationType| {
-        matches!(
-            kind,
-            elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64
-        )
-    };
-    for reloc in image.relocs.iter().filter(|r| binds(r.kind)) {
-        let symbol = image.dynamic_symbols.get(reloc.symbol as usize);
-        let name = symbol.map_or("", |symbol| symbol.name.as_str());
-        imports.entry(reloc.address).or_insert(name);
-    }
-    imports.retain(|_, name| !name.is_empty());
-    imports
 }

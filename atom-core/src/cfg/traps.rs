@@ -13,13 +13,12 @@
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, chosen, where_true};
 use super::graph::is_never;
 use super::traverse::{Body, Ref, mark};
 use super::{ProcKind, jump_table};
 use crate::image::Image;
-use crate::image::imports::Imports;
-use crate::x86::{self, ControlFlow, Inst, decode_at, padding_len};
+use crate::x86::{self, ControlFlow, Inst, decode_at, direct_target, padding_len};
 
 /// How control comes to an instruction, as far as its procedure shows.
 enum Reached {
@@ -29,69 +28,70 @@ enum Reached {
     Otherwise,
 }
 
-/// A trap that is reached only from the returns of calls, so that the callees decide.
-struct Open {
-    /// Number of the body.
-    body: usize,
-    /// Index of the trap in the body's instructions.
-    trap: usize,
-    /// The calls.
-    calls: Vec<Inst>,
+/// The traps of a body with possible code after them, as indices of its instructions.
+#[derive(Clone, Debug, Default)]
+pub struct Traps {
+    /// [`Body::changes`] when they were looked for; `None` if that was never so.
+    changes: Option<u32>,
+    /// Those that control may certainly reach.
+    certain: Vec<usize>,
+    /// Those that are reached only from the returns of calls, so that the callees decide, each with these.
+    open: Vec<(usize, Vec<Callee>)>,
+}
+
+impl Traps {
+    fn is_empty(&self) -> bool {
+        self.certain.is_empty() && self.open.is_empty()
+    }
 }
 
 impl Discovery<'_> {
     /// Follows control after traps. Returns true if there is anything new.
     pub(super) fn follow_traps(&mut self) -> bool {
         let image = self.image;
-        let found: Vec<(usize, Vec<usize>, Vec<Open>)> = self
-            .bodies
-            .par_iter_mut()
-            .enumerate()
-            .filter(|(_, body)| body.without_traps != Some(body.changes))
-            .filter_map(|(i, body)| {
-                let (certain, open) = traps(image, i, body);
-                if certain.is_empty() && open.is_empty() {
-                    body.without_traps = Some(body.changes);
-                    return None;
-                }
-                Some((i, certain, open))
-            })
+        let mut bodies: Vec<(usize, &mut Box<Body>)> = (self.bodies.iter_mut().enumerate())
+            .filter(|(i, _)| self.news.traps[*i])
             .collect();
-        if found.is_empty() {
-            return false;
+        bodies.par_iter_mut().for_each(|(_, body)| {
+            if body.traps.changes != Some(body.changes) {
+                body.traps = traps(image, body);
+            }
+        });
+        for (i, body) in &bodies {
+            self.news.traps[*i] = !body.traps.is_empty();
         }
-        let callees = if found.iter().any(|f| !f.2.is_empty()) {
-            Some(Callees::new(self, found.iter().flat_map(|f| &f.2)))
-        } else {
-            None
-        };
-        let mut traps: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
-        for (i, mut all, open) in found {
-            let returning = open.into_iter().filter(|o| {
-                o.calls.iter().any(|call| {
-                    callees
-                        .as_ref()
-                        .is_some_and(|c| c.may_return(self, o.body, call))
-                })
-            });
-            all.extend(returning.map(|o| o.trap));
+        let found = where_true(&self.news.traps);
+        let mut callees = Callees::new(self, &found);
+        let mut reached = Vec::new();
+        for i in found {
+            let body = &self.bodies[i];
+            let mut all = body.traps.certain.clone();
+            let mut may_return = |callee: &Callee| callees.may_return(body, *callee);
+            for (trap, calls) in &body.traps.open {
+                if calls.iter().any(&mut may_return) {
+                    all.push(*trap);
+                }
+            }
             if !all.is_empty() {
-                traps.insert(i, all);
+                reached.push((i, all));
             }
         }
-        self.bodies
-            .par_iter_mut()
-            .enumerate()
-            .filter_map(|(i, body)| Some((body, traps.get(&i)?)))
-            .map(|(body, traps)| resume(image, body, traps))
-            .reduce(|| false, |a, b| a | b)
+        for (i, _) in &reached {
+            self.news.note(*i);
+        }
+        let bodies = chosen(&mut self.bodies, &reached, |(i, _)| *i);
+        let resumed = bodies
+            .into_par_iter()
+            .map(|(body, (_, traps))| resume(image, body, traps));
+        resumed.reduce(|| false, |a, b| a | b)
     }
 }
 
-/// The traps of a body with possible code after them: indices of the traps that control may
-/// certainly reach, and the traps after calls. `number` is the number of the body.
-fn traps(image: &Image, number: usize, body: &Body) -> (Vec<usize>, Vec<Open>) {
-    let (mut certain, mut open) = (Vec::new(), Vec::new());
+fn traps(image: &Image, body: &Body) -> Traps {
+    let mut found = Traps {
+        changes: Some(body.changes),
+        ..Traps::default()
+    };
     let mut known = None;
     for (i, inst) in body.insts.iter().enumerate() {
         if inst.flow != ControlFlow::Halt || !leads_on(image, body, end_of(image, inst)) {
@@ -99,15 +99,14 @@ fn traps(image: &Image, number: usize, body: &Body) -> (Vec<usize>, Vec<Open>) {
         }
         let branches = known.get_or_insert_with(|| branches_of(image, body));
         match reached(image, body, branches, i) {
-            Reached::Otherwise => certain.push(i),
-            Reached::Behind(calls) => open.push(Open {
-                body: number,
-                trap: i,
-                calls,
-            }),
+            Reached::Otherwise => found.certain.push(i),
+            Reached::Behind(calls) => {
+                let callees = calls.iter().map(|call| Callee::of(image, call));
+                found.open.push((i, callees.collect()));
+            }
         }
     }
-    (certain, open)
+    found
 }
 
 fn end_of(image: &Image, inst: &Inst) -> u64 {
@@ -204,14 +203,13 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
             if !jump_table::is_plausible(image, body, next) {
                 continue;
             }
-            let mut trial = body.clone();
-            trial.explore(image, next);
-            if trial.obstacle.is_some() && body.obstacle.is_none()
-                || trial.disagrees_anywhere(body, image.base)
-            {
+            let before = body.attempt();
+            body.explore(image, next);
+            if body.contradicts_itself(&before, image.base) {
+                body.undo(&before);
                 continue;
             }
-            *body = trial;
+            body.keep();
         }
         body.add_mark(next, mark::LEADER);
         body.insts[trap].flow = ControlFlow::Trap;
@@ -224,93 +222,129 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
     changed
 }
 
-/// Facts of procedures that are called in front of traps.
-struct Callees<'a> {
-    imports: Imports<'a>,
-    /// Contents of the slots through which calls go, by the addresses of the slots.
-    slots: FxHashMap<u64, u64>,
-    /// By body: true if it has a way out.
-    returns: Vec<bool>,
+/// Where a call in front of a trap leads.
+#[derive(Clone, Copy, Debug)]
+enum Callee {
+    /// To an address.
+    Address(u64),
+    /// To the address in a slot.
+    Slot(u64),
+    /// Anywhere.
+    Unknown,
 }
 
-impl<'a> Callees<'a> {
-    fn new<'o>(discovery: &Discovery<'a>, open: impl Iterator<Item = &'o Open>) -> Self {
-        let image = discovery.image;
-        let calls = open.flat_map(|o| &o.calls);
-        let wanted: FxHashSet<u64> = calls.filter_map(|c| slot_of(image, c)).collect();
+impl Callee {
+    fn of(image: &Image, call: &Inst) -> Self {
+        let pc = image.base + u64::from(call.offset);
+        let instruction = image
+            .bytes_at(pc, usize::from(call.len))
+            .and_then(|bytes| decode_at(bytes, pc));
+        match (call.flow, instruction) {
+            (ControlFlow::Call, Some(i)) => direct_target(&i).map_or(Self::Unknown, Self::Address),
+            (ControlFlow::IndirectCall, Some(i)) if call.rip_relative => {
+                Self::Slot(i.ip_rel_memory_address())
+            }
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Facts of the procedures that are called in front of traps.
+struct Callees<'d, 'a> {
+    discovery: &'d Discovery<'a>,
+    /// Contents of the slots through which calls go, by the addresses of the slots.
+    slots: FxHashMap<u64, u64>,
+    /// By the target of a call: true if the call may return.
+    by_target: FxHashMap<u64, bool>,
+    /// By body: true if it has a way out, as far as that was asked for.
+    returns: FxHashMap<usize, bool>,
+}
+
+impl<'d, 'a> Callees<'d, 'a> {
+    /// Facts for the traps in some bodies.
+    fn new(discovery: &'d Discovery<'a>, bodies: &[usize]) -> Self {
+        let open = bodies.iter().flat_map(|i| &discovery.bodies[*i].traps.open);
+        let slot = |callee: &Callee| match callee {
+            Callee::Slot(slot) => Some(*slot),
+            _ => None,
+        };
+        let wanted: FxHashSet<u64> = open
+            .flat_map(|(_, all)| all.iter().filter_map(slot))
+            .collect();
         let relative = |r: &&crate::image::Reloc| {
             r.kind == object::elf::R_X86_64_RELATIVE && wanted.contains(&r.address)
         };
-        let relocs = image.relocs.par_iter().filter(relative);
+        let relocs = discovery.image.relocs.par_iter().filter(relative);
         Self {
-            imports: Imports::new(image),
+            discovery,
             slots: relocs.map(|r| (r.address, r.addend as u64)).collect(),
-            returns: returning(discovery),
+            by_target: FxHashMap::default(),
+            returns: FxHashMap::default(),
         }
     }
 
     /// True if a call in a body may return; true in doubt.
-    fn may_return(&self, discovery: &Discovery<'_>, body: usize, call: &Inst) -> bool {
-        let image = discovery.image;
-        let target = match call.flow {
-            ControlFlow::Call => target_of(image, call),
-            _ => match slot_of(image, call) {
-                Some(slot) if self.imports.name(slot).is_some_and(is_never) => return false,
-                Some(slot) => self.slots.get(&slot).copied(),
-                None => None,
-            },
+    fn may_return(&mut self, body: &Body, callee: Callee) -> bool {
+        let target = match callee {
+            Callee::Address(target) => target,
+            Callee::Slot(slot) => {
+                if self.discovery.imports.name(slot).is_some_and(is_never) {
+                    return false;
+                }
+                match self.slots.get(&slot) {
+                    Some(target) => *target,
+                    None => return true,
+                }
+            }
+            Callee::Unknown => return true,
         };
-        let callee = target.and_then(|t| Some((t, discovery.body_at(t)?)));
-        match callee {
-            // A call inside of one procedure may be a trick of assembly, so it counts as returning.
-            Some((_, i)) if i == body => true,
-            Some((target, i)) => self.returns[i] || target != discovery.bodies[i].start,
-            None => true,
+        // A call inside of one procedure may be a trick of assembly, so it counts as returning.
+        if body.contains(target) {
+            return true;
         }
-    }
-}
-
-/// Address of the slot that a call through memory reads.
-fn slot_of(image: &Image, call: &Inst) -> Option<u64> {
-    if call.flow != ControlFlow::IndirectCall || !call.rip_relative {
-        return None;
-    }
-    let pc = image.base + u64::from(call.offset);
-    let bytes = image.bytes_at(pc, usize::from(call.len))?;
-    Some(decode_at(bytes, pc)?.ip_rel_memory_address())
-}
-
-/// By body: true if it has a return, or a way to code that has one or is not known.
-fn returning(discovery: &Discovery<'_>) -> Vec<bool> {
-    let bodies = &discovery.bodies;
-    let mut returns: Vec<bool> = bodies
-        .par_iter()
-        .zip(&discovery.seeds)
-        .map(|(body, seed)| match seed.kind {
-            ProcKind::Plt => !seed.name.as_deref().is_some_and(is_never),
-            _ => body.obstacle.is_some() || body.has_exit,
-        })
-        .collect();
-    // Jumps from procedures without a return to other procedures.
-    let mut jumps: Vec<(usize, Option<usize>)> = (0..bodies.len())
-        .into_par_iter()
-        .filter(|i| !returns[*i] && discovery.seeds[*i].kind != ProcKind::Plt)
-        .flat_map_iter(|i| {
-            bodies[i].refs.iter().filter_map(move |r| match *r {
-                Ref::Jump(to) | Ref::CondJump(to) => Some((i, discovery.body_at(to))),
-                _ => None,
-            })
-        })
-        .collect();
-    loop {
-        let before = jumps.len();
-        jumps.retain(|&(from, to)| {
-            let out = to.is_none_or(|to| returns[to]);
-            returns[from] |= out;
-            !out && !returns[from]
-        });
-        if jumps.len() == before {
-            return returns;
+        if let Some(known) = self.by_target.get(&target) {
+            return *known;
         }
+        let callee = self.discovery.body_at(target);
+        let returns =
+            callee.is_none_or(|i| target != self.discovery.bodies[i].start || self.has_way_out(i));
+        self.by_target.insert(target, returns);
+        returns
+    }
+
+    /// True if a body has a return, or a way to code that has one or is not known.
+    fn has_way_out(&mut self, body: usize) -> bool {
+        let discovery = self.discovery;
+        let (mut seen, mut work) = (vec![body], vec![body]);
+        while let Some(i) = work.pop() {
+            let (code, seed) = (&discovery.bodies[i], &discovery.seeds[i]);
+            let is_out = match (self.returns.get(&i), seed.kind) {
+                (Some(known), _) => *known,
+                (None, ProcKind::Plt) => !seed.name.as_deref().is_some_and(is_never),
+                (None, _) => code.obstacle.is_some() || code.has_exit,
+            };
+            if is_out {
+                self.returns.insert(body, true);
+                return true;
+            }
+            if self.returns.contains_key(&i) || seed.kind == ProcKind::Plt {
+                continue;
+            }
+            for r in &code.refs {
+                let (Ref::Jump(to) | Ref::CondJump(to)) = *r else {
+                    continue;
+                };
+                let Some(next) = discovery.body_at(to) else {
+                    self.returns.insert(body, true);
+                    return true;
+                };
+                if !seen.contains(&next) {
+                    seen.push(next);
+                    work.push(next);
+                }
+            }
+        }
+        self.returns.extend(seen.into_iter().map(|i| (i, false)));
+        false
     }
 }

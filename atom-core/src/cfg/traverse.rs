@@ -5,6 +5,7 @@
 //! prefix): each start is an instruction of its own.
 
 use super::examined::Examined;
+use super::traps::Traps;
 use super::uses::{Use, use_of};
 use crate::image::{Image, ImageDecoder};
 use crate::x86::{ControlFlow, Inst, Instruction, direct_target, flow_of, is_rip_relative};
@@ -63,6 +64,8 @@ pub struct Body {
     pub insts: Vec<Inst>,
     /// References to addresses outside of the procedure, and to data.
     pub refs: Vec<Ref>,
+    /// Number of its references that have been processed.
+    pub seen_refs: usize,
     /// Targets of calls inside of the procedure, without the procedure's start and without
     /// calls of the next instruction.
     pub local_calls: Vec<u64>,
@@ -70,8 +73,8 @@ pub struct Body {
     pub indirect_jumps: Vec<u64>,
     /// True if it has a return or an indirect jump.
     pub has_exit: bool,
-    /// Number of changes at which no trap was found with code after it; `None` if that was never so.
-    pub without_traps: Option<u32>,
+    /// Its traps with possible code after them, as of an earlier round.
+    pub traps: Traps,
     /// Number of changes of the marks and instructions so far.
     pub changes: u32,
     /// What was found in its jump tables.
@@ -80,6 +83,20 @@ pub struct Body {
     refused: (u32, Vec<u64>),
     /// The first bytes that control reaches and that cannot be decoded as code: address and reason.
     pub obstacle: Option<(u64, String)>,
+    /// During a [`Trial`], each changed mark: its distance from the start, and the bits before.
+    journal: Option<Vec<(u32, u8)>>,
+}
+
+/// What a body was before control was followed from addresses that may be no code. The body is that again after
+/// [`Body::undo`].
+pub(super) struct Trial {
+    insts: usize,
+    refs: usize,
+    local_calls: usize,
+    indirect_jumps: usize,
+    has_exit: bool,
+    had_obstacle: bool,
+    changes: u32,
 }
 
 /// True if an operand relative to the instruction pointer, if there is one, and a direct branch lead into the program or
@@ -141,9 +158,55 @@ impl Body {
 
     /// Adds marks at an address of the range.
     pub fn add_mark(&mut self, address: u64, bits: u8) {
-        let mark = &mut self.marks[(address - self.start) as usize];
-        self.changes += u32::from(*mark & bits != bits);
+        let at = (address - self.start) as usize;
+        self.changes += u32::from(self.marks[at] & bits != bits);
+        self.set_bits(at, bits);
+    }
+
+    /// Sets bits of the mark at a distance from the start.
+    fn set_bits(&mut self, at: usize, bits: u8) {
+        let mark = &mut self.marks[at];
+        if *mark & bits != bits
+            && let Some(journal) = &mut self.journal
+        {
+            journal.push((at as u32, *mark));
+        }
         *mark |= bits;
+    }
+
+    /// Begins a trial: what is explored and marked from now on can be undone. End it by [`Body::keep`] or [`Body::undo`].
+    pub(super) fn attempt(&mut self) -> Trial {
+        self.journal = Some(Vec::new());
+        Trial {
+            insts: self.insts.len(),
+            refs: self.refs.len(),
+            local_calls: self.local_calls.len(),
+            indirect_jumps: self.indirect_jumps.len(),
+            has_exit: self.has_exit,
+            had_obstacle: self.obstacle.is_some(),
+            changes: self.changes,
+        }
+    }
+
+    /// Ends a trial and keeps what it found.
+    pub(super) fn keep(&mut self) {
+        self.journal = None;
+    }
+
+    /// Ends a trial: the body is what it was before. Returns the references that the trial found.
+    pub(super) fn undo(&mut self, before: &Trial) -> Vec<Ref> {
+        for (at, bits) in self.journal.take().into_iter().flatten().rev() {
+            self.marks[at as usize] = bits;
+        }
+        self.insts.truncate(before.insts);
+        self.local_calls.truncate(before.local_calls);
+        self.indirect_jumps.truncate(before.indirect_jumps);
+        self.has_exit = before.has_exit;
+        if !before.had_obstacle {
+            self.obstacle = None;
+        }
+        self.changes = before.changes;
+        self.refs.split_off(before.refs)
     }
 
     /// Notes that the bytes at an address cannot be code, unless the body changes.
@@ -212,8 +275,8 @@ impl Body {
                 }
                 self.add_mark(pc, mark::START);
                 let at = (pc - self.start) as usize;
-                for m in &mut self.marks[at + 1..at + len] {
-                    *m |= mark::INSIDE;
+                for at in at + 1..at + len {
+                    self.set_bits(at, mark::INSIDE);
                 }
                 self.has_exit |= matches!(flow, ControlFlow::Return | ControlFlow::IndirectJump);
                 self.insts.push(Inst {
@@ -315,46 +378,73 @@ impl Body {
         self.marks[at..at + len].iter().any(|m| m & mark::DATA != 0)
     }
 
-    /// As [`Body::disagrees_with`], but the instructions that `other` lacks must not overlap one another either.
-    pub fn disagrees_anywhere(&self, other: &Self, base: u64) -> bool {
-        self.insts[other.insts.len()..].iter().any(|i| {
-            let at = (base + u64::from(i.offset) - self.start) as usize;
-            let covers = &self.marks[at..at + usize::from(i.len)];
-            covers[0] & mark::INSIDE != 0
-                || covers[1..].iter().any(|m| m & mark::START != 0)
-                || covers.iter().any(|m| m & mark::DATA != 0)
+    /// True if a trial has met bytes that are no code, or if its instructions overlap data, instructions from before the
+    /// trial, or one another.
+    pub(super) fn contradicts_itself(&self, before: &Trial, base: u64) -> bool {
+        self.has_new_obstacle(before) || self.overlaps(before, base, |at| self.marks[at])
+    }
+
+    /// True if a trial has met bytes that are no code, or if its instructions overlap data or instructions from before the
+    /// trial.
+    pub(super) fn contradicts(&self, before: &Trial, base: u64) -> bool {
+        if self.has_new_obstacle(before) {
+            return true;
+        }
+        // The first change of a mark has the bits from before the trial.
+        let mut changed = self.journal.clone().unwrap_or_default();
+        changed.sort_by_key(|(at, _)| *at);
+        changed.dedup_by_key(|(at, _)| *at);
+        let earlier = |at: usize| {
+            let found = changed.binary_search_by_key(&at, |(at, _)| *at as usize);
+            found.map_or(self.marks[at], |i| changed[i].1)
+        };
+        self.overlaps(before, base, earlier)
+    }
+
+    fn has_new_obstacle(&self, before: &Trial) -> bool {
+        self.obstacle.is_some() && !before.had_obstacle
+    }
+
+    /// True if instructions of a trial overlap other instructions or data by the marks at distances from the start.
+    fn overlaps(&self, before: &Trial, base: u64, bits: impl Fn(usize) -> u8) -> bool {
+        let first = (self.start - base) as u32;
+        self.insts[before.insts..].iter().any(|i| {
+            let at = (i.offset - first) as usize;
+            let mut inside = at + 1..at + usize::from(i.len);
+            bits(at) & (mark::INSIDE | mark::DATA) != 0
+                || inside.any(|at| bits(at) & (mark::START | mark::DATA) != 0)
         })
     }
 
-    /// True if instructions that this body has and `other` lacks overlap instructions of
-    /// `other` or data. This body extends `other`.
-    pub fn disagrees_with(&self, other: &Self, base: u64) -> bool {
-        self.insts[other.insts.len()..].iter().any(|i| {
-            let at = (base + u64::from(i.offset) - self.start) as usize;
-            let covers = &other.marks[at..at + usize::from(i.len)];
-            covers[0] & mark::INSIDE != 0
-                || covers[1..].iter().any(|m| m & mark::START != 0)
-                || covers.iter().any(|m| m & mark::DATA != 0)
-        })
-    }
-
-    /// Sorts the instructions and drops duplicates.
+    /// Sorts the instructions and drops duplicates. Those that were sorted before are moved only as far as new ones are in
+    /// front of them.
     pub fn finish(&mut self) {
-        let is_in_order = |insts: &[Inst]| insts.is_sorted_by(|a, b| a.offset < b.offset);
-        if is_in_order(&self.insts) {
-            self.insts
-                .shrink_to(self.insts.len() + self.insts.len() / 4 + 8);
+        let insts = &mut self.insts;
+        let descends = |pair: &[Inst]| pair[0].offset >= pair[1].offset;
+        let Some(last) = insts.windows(2).position(descends) else {
+            insts.shrink_to(insts.len() + insts.len() / 4 + 8);
             return;
-        }
-        // Instructions were found in sorted runs, which interleave only where instructions overlap.
+        };
+        // New instructions were found in sorted runs, which interleave only where instructions overlap.
         let follows = |a: &Inst, b: &Inst| a.offset + u32::from(a.len) == b.offset;
-        let mut runs: Vec<&[Inst]> = self.insts.chunk_by(follows).collect();
+        let mut runs: Vec<&[Inst]> = insts[last + 1..].chunk_by(follows).collect();
         runs.sort_unstable_by_key(|run| run[0].offset);
-        self.insts = runs.concat();
-        if !is_in_order(&self.insts) {
-            self.insts.sort_unstable_by_key(|i| i.offset);
-            self.insts.dedup_by_key(|i| i.offset);
+        let mut new = runs.concat();
+        if !new.is_sorted_by_key(|i| i.offset) {
+            new.sort_unstable_by_key(|i| i.offset);
         }
+        let mut old = last + 1;
+        for at in (0..insts.len()).rev() {
+            let Some(next) = new.last() else { break };
+            if old > 0 && insts[old - 1].offset > next.offset {
+                old -= 1;
+                insts[at] = insts[old];
+            } else {
+                insts[at] = *next;
+                new.pop();
+            }
+        }
+        insts.dedup_by_key(|i| i.offset);
     }
 
     /// Ends the body after its last instruction, so that the rest is free for procedures found later.
