@@ -49,6 +49,7 @@ mod sys;
 mod threads;
 
 pub use exports::{EXPORT_COUNT, EXPORTS};
+pub use lifecycle::deaths::{Death, death};
 pub use lifecycle::end::{be_silent, finish, set_flush_hook};
 pub use lifecycle::late::late_objects;
 pub use lifecycle::lookups::lookups_may_fault;

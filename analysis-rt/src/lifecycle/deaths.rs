@@ -11,12 +11,14 @@
 //! A signal that finds no room on the stack (an overflow of the stack) ends the process at once.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lifecycle::actions::{Action, Context, FAULTS, SA_RESTORER, change};
 use crate::lifecycle::deferred;
 use crate::lifecycle::end;
 use crate::lifecycle::faults;
 use crate::lifecycle::handlers::__atom_restorer;
+use crate::process::boundaries::{Place, place_of, point_of};
 use crate::process::table;
 use crate::sys::call::{getpid, gettid, syscall};
 use crate::sys::masks::{KERNEL_SIGSET_SIZE, bit};
@@ -90,6 +92,62 @@ pub(super) fn default_of(ours: Action) -> Option<Action> {
     Some(default)
 }
 
+/// The signal by which a process ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Death {
+    /// Its number.
+    pub signal: i32,
+    /// Its code, `si_code`: above 0 if the processor or the kernel raised it.
+    pub code: i32,
+    /// The address that a fault is about, `si_addr`; of other signals any number.
+    pub address: u64,
+    /// Run-time address of the program's instruction at which the thread was, in the original text; 0 if it is not known.
+    pub pc: u64,
+    /// Value of rsp there.
+    pub sp: u64,
+    /// Value of rbp there.
+    pub rbp: u64,
+}
+
+/// The words of the death, the signal last; 0 if the process does not end by a signal.
+static DEATH: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+
+/// The signal by which the process ends, in the calls at its end. `None` if it ends otherwise, or by a signal that nobody sees
+/// (SIGKILL, a fault of a static program).
+pub fn death() -> Option<Death> {
+    let [code, address, pc, sp, rbp, signal] = DEATH.each_ref().map(|w| w.load(Ordering::Acquire));
+    (signal != 0).then_some(Death {
+        signal: signal as i32,
+        code: code as i32,
+        address,
+        pc,
+        sp,
+        rbp,
+    })
+}
+
+/// Notes the death of the thread that makes the calls at the end.
+fn note(signal: c_int, information: &libc::siginfo_t, context: &Context) {
+    let pc = match place_of(context.address) {
+        Place::Foreign => context.address,
+        Place::Boundary(original) => original,
+        Place::Inserted => point_of(context.address).unwrap_or(0),
+    };
+    // SAFETY: the word is there for all signals.
+    let address = unsafe { information.si_addr() } as u64;
+    let words = [
+        information.si_code as u64,
+        address,
+        pc,
+        context.stack_pointer,
+        context.base_pointer(),
+        signal as u64,
+    ];
+    for (place, word) in DEATH.iter().zip(words) {
+        place.store(word, Ordering::Release);
+    }
+}
+
 /// A signal mask with all signals.
 static ALL_SIGNALS: u64 = u64::MAX;
 
@@ -120,6 +178,7 @@ extern "C" fn on_death(signal: c_int, information: *const libc::siginfo_t, conte
                 0,
                 KERNEL_SIGSET_SIZE
             );
+            note(signal, &*information, &*context);
             end::finish();
         }
     } else if code > 0 {

@@ -193,6 +193,64 @@ fn null_pointers_are_told_and_fault() {
     }
 }
 
+#[test]
+fn ends_by_signals_are_told() {
+    let head = |signal: &str| format!("Process terminating with default action of signal {signal}");
+    let segv = &head("11 (SIGSEGV)");
+    let unmapped = " Access not within mapped region at address 0x123456789000";
+    let (read, write) = ("Invalid read of size 8", "Invalid write of size 4");
+    let denied = " Bad permissions for mapped region at address 0x";
+    // The error, the signal, what the fault was, and the function in which error and signal have their place.
+    let cases: [(&str, &str, &str, &str, &str); 8] = [
+        ("read", read, segv, unmapped, "load"),
+        ("write", write, segv, unmapped, "store"),
+        ("constant", write, segv, denied, "store"),
+        ("nowhere", "", segv, " General Protection Fault", "load"),
+        ("function", "", segv, unmapped, "length"),
+        ("jump", "", segv, unmapped, "go"),
+        (
+            "divide",
+            "",
+            &head("8 (SIGFPE)"),
+            " Integer divide by zero at address 0x",
+            "",
+        ),
+        ("abort", "", &head("6 (SIGABRT)"), "", ""),
+    ];
+    for level in ["-O0", "-O2"] {
+        let program = build("fatal.c", &[level]);
+        for (case, error, signal, event, function) in cases {
+            let mut original = Command::new(&program);
+            plain_environment(&mut original);
+            let original = run(original.arg(case), &Setting::default()).unwrap();
+            let outcome = memcheck(&program, &[case], &[]);
+            assert_eq!(outcome.end, original.end, "{case}");
+            let told = told(&outcome);
+            let all = told.join("\n");
+            let place = |line: &str| {
+                let at = told.iter().position(|told| told.starts_with(line));
+                at.unwrap_or_else(|| panic!("{level} {case}: {line}: {all}"))
+            };
+            let has_place = |at: usize| {
+                let mut frames = told[at..].iter().take_while(|line| line.starts_with("   "));
+                let own = format!(": {function} (fatal.c:");
+                function.is_empty() || frames.any(|line| line.contains(&own))
+            };
+            let after = place(signal) + 1;
+            assert!(told[after].starts_with(event), "{level} {case}: {all}");
+            assert!(has_place(after + 1), "{level} {case}: {all}");
+            if !error.is_empty() {
+                assert!(
+                    place(error) < after && has_place(place(error) + 1),
+                    "{level} {case}: {all}"
+                );
+            }
+            let sum = format!("ERROR SUMMARY: {} errors", usize::from(!error.is_empty()));
+            assert!(place(&sum) > after);
+        }
+    }
+}
+
 /// What a process leads to when it ends: frames that have ended are no roots, and memory that cannot be read is survived.
 #[test]
 fn leaks_are_told_by_what_the_end_leads_to() {

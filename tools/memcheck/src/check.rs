@@ -16,11 +16,11 @@ use crate::{custom, functions, shadow, traces};
 plain_data! {
     /// What is known of a checked reference.
     pub struct Checked {
-        rule: FrameRule,
+        pub rule: FrameRule,
         /// Its place from the first reference of its group.
         offset: i32,
-        size: u8,
-        is_write: bool,
+        pub size: u8,
+        pub is_write: bool,
         /// It loads a vector, or more than 8 bytes.
         is_vector: bool,
         _unused: u8,
@@ -45,6 +45,11 @@ static TABLE: std::sync::OnceLock<Table> = std::sync::OnceLock::new();
 pub fn begin(checked: Array<Checked>) {
     lookups_may_fault();
     let _ = TABLE.set(Table(checked));
+}
+
+/// What is known of the checked reference with a number.
+pub fn checked(number: u32) -> Option<&'static Checked> {
+    TABLE.get()?.0.as_slice().get(number as usize)
 }
 
 /// Parts of the names of string routines for some processors, in static programs.
@@ -414,10 +419,7 @@ fn bad_group(address: u64, number: u32, count: u32, sp: u64, rbp: u64) {
 #[cold]
 #[inline(never)]
 fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
-    let Some(checked) = TABLE
-        .get()
-        .and_then(|t| t.0.as_slice().get(access as usize))
-    else {
+    let Some(checked) = checked(access) else {
         return;
     };
     let size = u64::from(checked.size);

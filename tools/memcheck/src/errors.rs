@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use atom_tool::Site;
 use atom_tool::prelude::*;
 
 use crate::custom;
@@ -378,8 +379,14 @@ fn describe(wrong: &Wrong) -> Told {
     }
 }
 
+/// The number and the site of the first checked instruction at an address.
+pub fn access_at(address: Address) -> Option<(u32, Site)> {
+    let mut sites = PLACES.get()?.accesses.iter().zip(0..);
+    sites.find_map(|(site, number)| (site.pc == address.0).then_some((number, site)))
+}
+
 /// The frames of a stack, after one of its own.
-fn frames(own: Option<Frame>, stack: u32) -> Vec<Frame> {
+pub fn frames(own: Option<Frame>, stack: u32) -> Vec<Frame> {
     let calls = traces::calls(stack).unwrap_or_default();
     let places = PLACES.get();
     let sites = calls.iter().filter_map(|n| match n & SITE {

@@ -9,6 +9,7 @@ mod calls;
 mod check;
 mod custom;
 mod errors;
+mod fatal;
 mod functions;
 mod given;
 mod heap;
@@ -81,8 +82,9 @@ fn end(detail: Record<Detail>, exit_code: i32, caches: AllThreads<Cache>) {
     }
 }
 
-/// Tells leaks and sums.
+/// Tells the signal by which the process ends, leaks and sums.
 fn report(detail: Detail, exit_code: i32, caches: AllThreads<Cache>) {
+    fatal::tell();
     let leaks = leaks::report(detail, caches);
     let sum = errors::sum();
     let errors = sum.errors + leaks.errors;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
 use atom_tool::prelude::*;
 
+use crate::fatal::Fatal;
 use crate::given::{self, Given};
 use crate::suppressions;
 use crate::told::Told;
@@ -174,6 +175,15 @@ pub fn error(told: &Told) {
         end();
         HAS_STOPPED.store(true, Relaxed);
         process::exit(how.first_error_code);
+    }
+}
+
+/// Tells of the signal by which the process ends. Faults are told in any case.
+pub fn fatal(fatal: &Fatal) {
+    match MANNER.get() {
+        Some(how) if how.is_xml != 0 => put(&XML, &xml::fatal(fatal)),
+        Some(how) if how.is_quiet == 0 || fatal.code > 0 => put_lines(&fatal.text()),
+        _ => {}
     }
 }
 

@@ -121,6 +121,15 @@ impl Frame {
         }
     }
 
+    /// Code of which nothing but its address is known.
+    pub fn of_address(address: Address) -> Self {
+        Self {
+            address: Some(address),
+            ip: address.at_run_time().unwrap_or(address.0),
+            ..Self::of_function("???", "???", None)
+        }
+    }
+
     pub fn of_function(name: &str, symbol: &str, len: Option<u64>) -> Self {
         Self {
             address: None,

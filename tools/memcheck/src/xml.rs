@@ -5,6 +5,7 @@ use std::process;
 
 use atom_tool::report::arguments;
 
+use crate::fatal::Fatal;
 use crate::given::Given;
 use crate::told::{Frame, Kind, Told};
 
@@ -133,6 +134,23 @@ pub fn error(told: &Told, number: u64, suppression: Option<&str>) -> String {
         text.push_str(&suppression_element(told, suppression));
     }
     text.push_str("</error>\n\n");
+    text
+}
+
+/// The end by a signal.
+pub fn fatal(fatal: &Fatal) -> String {
+    let mut text = format!(
+        "<fatal_signal>\n  <tid>1</tid>\n  <signo>{}</signo>\n  <signame>{}</signame>\n  <sicode>{}</sicode>\n",
+        fatal.signal, fatal.name, fatal.code
+    );
+    if let Some(event) = fatal.event {
+        let _ = writeln!(text, "  <event>{}</event>", escaped(event));
+    }
+    if let Some(address) = fatal.address {
+        let _ = writeln!(text, "  <siaddr>{address:#x}</siaddr>");
+    }
+    text.push_str(&stack(&fatal.stack));
+    text.push_str("</fatal_signal>\n\n");
     text
 }
 
