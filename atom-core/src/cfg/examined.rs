@@ -1,4 +1,4 @@
-//! What is known of the indirect jumps of a procedure and of their tables: a body keeps it from one round to the next.
+//! What a body keeps from one round to the next: what is known of its indirect jumps, of their tables, and of its traps.
 
 use std::sync::Arc;
 
@@ -70,4 +70,33 @@ pub(super) struct Examined {
     pub depends: Dependencies,
     /// What lay at the addresses outside of the body.
     pub outside: Vec<Place>,
+}
+
+/// The traps of a body with possible code after them, as indices of its instructions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Traps {
+    /// [`Body::changes`](super::traverse::Body::changes) when they were looked for; `None` if that was never so.
+    pub changes: Option<u32>,
+    /// Those that control may certainly reach.
+    pub certain: Vec<usize>,
+    /// Those that are reached only from the returns of calls, so that the callees decide, each with these.
+    pub open: Vec<(usize, Vec<Callee>)>,
+}
+
+impl Traps {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.certain.is_empty() && self.open.is_empty()
+    }
+}
+
+/// Where a call in front of a trap leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Callee {
+    /// To an address.
+    Address(u64),
+    /// To the address in a slot.
+    Slot(u64),
+    /// Anywhere.
+    Unknown,
 }

@@ -32,9 +32,9 @@ impl Discovery<'_> {
     /// Targets of tables that may not have been followed yet.
     pub(super) fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<(u64, u8)> {
         let this = &*self;
-        let mut open = where_true(&self.news.tables);
         let is_open = |i: &usize| self.bodies[*i].has_open_tables();
-        let (open, settled): (Vec<usize>, Vec<usize>) = open.drain(..).partition(is_open);
+        let new = where_true(&self.news.tables).into_iter();
+        let (open, settled): (Vec<usize>, Vec<usize>) = new.partition(is_open);
         let found: Vec<(usize, Option<Examined>, Vec<u64>)> = (open.into_par_iter())
             .with_max_len(AT_ONCE)
             .map(|i| {

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::discovery::{Discovery, chosen, where_true};
+use super::examined::{Callee, Traps};
 use super::graph::is_never;
 use super::traverse::{Body, Ref, mark};
 use super::{ProcKind, jump_table};
@@ -26,23 +27,6 @@ enum Reached {
     Behind(Vec<Inst>),
     /// Also in other ways: by a condition, from outside, or from the procedure's start.
     Otherwise,
-}
-
-/// The traps of a body with possible code after them, as indices of its instructions.
-#[derive(Clone, Debug, Default)]
-pub struct Traps {
-    /// [`Body::changes`] when they were looked for; `None` if that was never so.
-    changes: Option<u32>,
-    /// Those that control may certainly reach.
-    certain: Vec<usize>,
-    /// Those that are reached only from the returns of calls, so that the callees decide, each with these.
-    open: Vec<(usize, Vec<Callee>)>,
-}
-
-impl Traps {
-    fn is_empty(&self) -> bool {
-        self.certain.is_empty() && self.open.is_empty()
-    }
 }
 
 impl Discovery<'_> {
@@ -87,6 +71,7 @@ impl Discovery<'_> {
     }
 }
 
+/// The traps of a body with possible code after them.
 fn traps(image: &Image, body: &Body) -> Traps {
     let mut found = Traps {
         changes: Some(body.changes),
@@ -101,7 +86,7 @@ fn traps(image: &Image, body: &Body) -> Traps {
         match reached(image, body, branches, i) {
             Reached::Otherwise => found.certain.push(i),
             Reached::Behind(calls) => {
-                let callees = calls.iter().map(|call| Callee::of(image, call));
+                let callees = calls.iter().map(|call| callee_of(image, call));
                 found.open.push((i, callees.collect()));
             }
         }
@@ -223,29 +208,16 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
 }
 
 /// Where a call in front of a trap leads.
-#[derive(Clone, Copy, Debug)]
-enum Callee {
-    /// To an address.
-    Address(u64),
-    /// To the address in a slot.
-    Slot(u64),
-    /// Anywhere.
-    Unknown,
-}
-
-impl Callee {
-    fn of(image: &Image, call: &Inst) -> Self {
-        let pc = image.base + u64::from(call.offset);
-        let instruction = image
-            .bytes_at(pc, usize::from(call.len))
-            .and_then(|bytes| decode_at(bytes, pc));
-        match (call.flow, instruction) {
-            (ControlFlow::Call, Some(i)) => direct_target(&i).map_or(Self::Unknown, Self::Address),
-            (ControlFlow::IndirectCall, Some(i)) if call.rip_relative => {
-                Self::Slot(i.ip_rel_memory_address())
-            }
-            _ => Self::Unknown,
+fn callee_of(image: &Image, call: &Inst) -> Callee {
+    let pc = image.base + u64::from(call.offset);
+    let bytes = image.bytes_at(pc, usize::from(call.len));
+    let instruction = bytes.and_then(|bytes| decode_at(bytes, pc));
+    match (call.flow, instruction) {
+        (ControlFlow::Call, Some(i)) => direct_target(&i).map_or(Callee::Unknown, Callee::Address),
+        (ControlFlow::IndirectCall, Some(i)) if call.rip_relative => {
+            Callee::Slot(i.ip_rel_memory_address())
         }
+        _ => Callee::Unknown,
     }
 }
 
@@ -315,7 +287,7 @@ impl<'d, 'a> Callees<'d, 'a> {
     /// True if a body has a return, or a way to code that has one or is not known.
     fn has_way_out(&mut self, body: usize) -> bool {
         let discovery = self.discovery;
-        let (mut seen, mut work) = (vec![body], vec![body]);
+        let (mut seen, mut work) = (FxHashSet::from_iter([body]), vec![body]);
         while let Some(i) = work.pop() {
             let (code, seed) = (&discovery.bodies[i], &discovery.seeds[i]);
             let is_out = match (self.returns.get(&i), seed.kind) {
@@ -338,8 +310,7 @@ impl<'d, 'a> Callees<'d, 'a> {
                     self.returns.insert(body, true);
                     return true;
                 };
-                if !seen.contains(&next) {
-                    seen.push(next);
+                if seen.insert(next) {
                     work.push(next);
                 }
             }

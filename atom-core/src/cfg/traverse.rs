@@ -4,8 +4,7 @@
 //! instructions does no harm. Instructions may overlap (by a jump over a `lock`
 //! prefix): each start is an instruction of its own.
 
-use super::examined::Examined;
-use super::traps::Traps;
+use super::examined::{Examined, Traps};
 use super::uses::{Use, use_of};
 use crate::image::{Image, ImageDecoder};
 use crate::x86::{ControlFlow, Inst, Instruction, direct_target, flow_of, is_rip_relative};

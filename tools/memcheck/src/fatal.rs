@@ -1,16 +1,11 @@
-//! The end of a process by a signal: what the signal was about, and where the program was.
-//!
-//! An access to where nothing is mapped is no business of shadow memory, so such an access is told when the process ends by it.
+//! The signal by which a process ends, as it is told.
 
 use atom_tool::Death;
-use atom_tool::prelude::*;
 
-use crate::errors::{self, Wrong};
 use crate::told::Frame;
-use crate::{check, out, shadow, traces};
 
 /// Code of a fault whose address the processor does not tell.
-const SI_KERNEL: i32 = 0x80;
+pub const SI_KERNEL: i32 = 0x80;
 
 /// A signal by its number: the name, and what its codes from 1 on mean.
 struct Signal {
@@ -88,8 +83,8 @@ const SIGNALS: [Signal; 15] = [
     signal(31, "SIGSYS"),
 ];
 
-const SIGBUS: i32 = 7;
-const SIGSEGV: i32 = 11;
+pub const SIGBUS: i32 = 7;
+pub const SIGSEGV: i32 = 11;
 
 /// What is told of the end.
 pub struct Fatal {
@@ -104,7 +99,7 @@ pub struct Fatal {
 }
 
 impl Fatal {
-    fn of(death: &Death, stack: Vec<Frame>) -> Self {
+    pub fn of(death: &Death, stack: Vec<Frame>) -> Self {
         let known = SIGNALS.iter().find(|known| known.number == death.signal);
         let event = match death.code {
             SI_KERNEL if death.signal == SIGSEGV => Some("General Protection Fault"),
@@ -138,41 +133,6 @@ impl Fatal {
         crate::told::write_stack(&self.stack, &mut text);
         text
     }
-}
-
-/// Tells of the signal by which the process ends, if it does. An access to where nothing is mapped is an error.
-pub fn tell() {
-    let Some(death) = atom_tool::death() else {
-        return;
-    };
-    let pc = Address::of_run_time(death.pc);
-    let access = pc.and_then(errors::access_at);
-    let checked = access.and_then(|(number, _)| check::checked(number));
-    let stack = match checked {
-        Some(checked) => traces::at_inst(None, checked.rule, death.sp, death.rbp),
-        // Of other code the frame is not known. In many a function that reads or writes memory it has nothing yet.
-        None => traces::at_entry_anew(death.sp, death.rbp),
-    };
-    let is_of_memory = matches!(death.signal, SIGSEGV | SIGBUS) && death.code > 0;
-    let is_about_address = is_of_memory && death.code != SI_KERNEL;
-    if let (Some((access, _)), Some(checked)) = (access, checked)
-        && is_about_address
-        && !shadow::is_null(death.address)
-    {
-        errors::report(&Wrong::Access {
-            access,
-            is_write: checked.is_write,
-            size: checked.size.into(),
-            address: death.address,
-            stack,
-        });
-    }
-    let own = match (access, pc) {
-        (Some((_, site)), _) => Some(Frame::of_site(&site)),
-        (None, pc) if death.pc != 0 => Some(Frame::of_address(pc.unwrap_or(Address(death.pc)))),
-        _ => None,
-    };
-    out::fatal(&Fatal::of(&death, errors::frames(own, stack)));
 }
 
 #[cfg(test)]

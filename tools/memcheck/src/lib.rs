@@ -8,6 +8,7 @@ mod caches;
 mod calls;
 mod check;
 mod custom;
+mod death;
 mod errors;
 mod fatal;
 mod functions;
@@ -84,7 +85,7 @@ fn end(detail: Record<Detail>, exit_code: i32, caches: AllThreads<Cache>) {
 
 /// Tells the signal by which the process ends, leaks and sums.
 fn report(detail: Detail, exit_code: i32, caches: AllThreads<Cache>) {
-    fatal::tell();
+    death::tell();
     let leaks = leaks::report(detail, caches);
     let sum = errors::sum();
     let errors = sum.errors + leaks.errors;
