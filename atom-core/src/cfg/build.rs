@@ -91,7 +91,7 @@ impl<'a> Discovery<'a> {
         let mut discovery = Self {
             image,
             regions: code_regions(image),
-            seeds,
+            seeds: seeds.into_iter().map(Box::new).collect(),
             bodies: Vec::new(),
             news: News::default(),
             data_pointers,
@@ -155,7 +155,8 @@ impl<'a> Discovery<'a> {
             starts.sort_unstable();
             starts.dedup();
             open.extend(&starts);
-            self.seeds.extend(starts.into_iter().map(Seed::bare));
+            let new = starts.into_iter().map(Seed::bare);
+            self.seeds.extend(new.map(Box::new));
             self.seeds.sort_by_key(|s| s.start);
             let mut old: FxHashMap<u64, Box<Body>> =
                 self.bodies.drain(..).map(|b| (b.start, b)).collect();

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::discovery::Discovery;
 use super::jump_table::FoundTable;
 use super::obstacles::{Described, Reasons};
-use super::seeds::{FrameFacts, Seed};
+use super::seeds::FrameFacts;
 use super::traverse::mark;
 use super::{Kept, Returns};
 use crate::image::Image;
@@ -76,12 +76,13 @@ impl Discovery<'_> {
     /// Says for each body whether its calls push return addresses of the new text or of the original. `requested` is the choice
     /// for bodies that work with both.
     fn returns(&self, described: &Described, requested: Returns) -> Vec<Returns> {
-        let of_body = |(i, seed): (usize, &Seed)| match seed.is_go {
+        let seeds = self.seeds.iter().enumerate();
+        let of_bodies = seeds.map(|(i, seed)| match seed.is_go {
             true => Returns::New,
             false if described.bodies.contains(&i) => Returns::Original,
             false => requested,
-        };
-        self.seeds.iter().enumerate().map(of_body).collect()
+        });
+        of_bodies.collect()
     }
 
     /// Marks landing pads to which the unwinder comes by original addresses. A procedure that stays keeps its exception

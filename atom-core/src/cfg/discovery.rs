@@ -82,7 +82,8 @@ pub(super) fn chosen<'b, 'w, W>(
 pub(super) struct Discovery<'a> {
     pub(super) image: &'a Image,
     pub(super) regions: Vec<(u64, u64)>,
-    pub(super) seeds: Vec<Seed>,
+    #[expect(clippy::vec_box, reason = "as for the bodies")]
+    pub(super) seeds: Vec<Box<Seed>>,
     #[expect(
         clippy::vec_box,
         reason = "new ones are put between the others, which moves as many as there are behind"
@@ -133,7 +134,7 @@ impl Discovery<'_> {
     }
 
     /// End of the range that seed `i` may cover.
-    pub(super) fn region_of(&self, seeds: &[Seed], i: usize) -> u64 {
+    pub(super) fn region_of(&self, seeds: &[Box<Seed>], i: usize) -> u64 {
         let seed = &seeds[i];
         let region = region_end(&self.regions, seed.start).expect("seeds lie in regions");
         let next = seeds.get(i + 1).map_or(u64::MAX, |s| s.start);
@@ -172,7 +173,7 @@ impl Discovery<'_> {
         (before.map_or(0, |b| b.end)..next, None)
     }
 
-    /// Makes the index of bodies. Call it when bodies were added.
+    /// Makes the index of bodies.
     pub(super) fn index_bodies(&mut self) {
         let starts = self.seeds.iter().map(|seed| seed.start);
         self.index = Starts::of(self.image.base, starts);

@@ -152,9 +152,11 @@ impl Discovery<'_> {
             return false;
         }
         // All seeds are added before any body, because each procedure ends where the next one starts.
-        let new = |start: &u64| Seed {
-            is_doubtful,
-            ..Seed::bare(*start)
+        let new = |start: &u64| {
+            Box::new(Seed {
+                is_doubtful,
+                ..Seed::bare(*start)
+            })
         };
         let new = starts.iter().map(new).collect();
         let bodies = starts.iter().map(|_| Box::default()).collect();
@@ -162,6 +164,7 @@ impl Discovery<'_> {
             .map(|start| self.seeds.partition_point(|s| s.start < *start))
             .collect();
         insert_all(&mut self.seeds, &places, new);
+        self.index.insert(&places, self.image.base, &starts);
         insert_all(&mut self.bodies, &places, bodies);
         let News {
             refs,
@@ -173,15 +176,17 @@ impl Discovery<'_> {
         }
         let mut bodies = std::mem::take(&mut self.bodies);
         let (this, image) = (&*self, self.image);
-        let is_new = |(_, body): &(usize, &mut Box<Body>)| body.marks.is_empty();
-        (bodies.par_iter_mut().enumerate().filter(is_new)).for_each(|(i, body)| {
-            **body = this.empty_body(i);
+        let numbers: Vec<usize> = (places.iter().zip(0..))
+            .map(|(place, before)| place + before)
+            .collect();
+        let new = chosen(&mut bodies, &numbers, |number| *number);
+        new.into_par_iter().for_each(|(body, number)| {
+            *body = this.empty_body(*number);
             body.explore(image, body.start);
             body.finish();
             body.end_at_code();
         });
         self.bodies = bodies;
-        self.index_bodies();
         true
     }
 
@@ -240,7 +245,7 @@ fn explore_together(image: &Image, body: &mut Body, work: &[Leader]) -> Option<b
 }
 
 /// Inserts new items in front of the items at `places`, which ascend.
-fn insert_all<T: Default>(all: &mut Vec<T>, places: &[usize], new: Vec<T>) {
+pub(super) fn insert_all<T: Default>(all: &mut Vec<T>, places: &[usize], new: Vec<T>) {
     let mut from = all.len();
     all.resize_with(from + new.len(), T::default);
     let mut to = all.len();

@@ -270,6 +270,20 @@ impl Starts {
         Self::new(starts, pieces)
     }
 
+    /// Adds starts in front of those at `places`, which ascend. An index that has not all starts before, or that lacks
+    /// one of these, covers nothing any more.
+    fn insert(&mut self, places: &[usize], base: u64, starts: &[u64]) {
+        let offset = |start: &u64| u32::try_from(start.checked_sub(base)?).ok();
+        let offsets: Option<Vec<u32>> = starts.iter().map(offset).collect();
+        let mut all = std::mem::take(&mut self.starts);
+        let are_places = places.last().is_some_and(|place| *place <= all.len());
+        if let Some(offsets) = offsets.filter(|_| are_places) {
+            grow::insert_all(&mut all, places, offsets);
+            let pieces = 2 * all.len();
+            *self = Self::new(all, pieces);
+        }
+    }
+
     /// True if the index has exactly `count` starts.
     fn covers(&self, count: usize) -> bool {
         self.starts.len() == count

@@ -13,7 +13,6 @@ use super::discovery::{Discovery, where_true};
 use super::examined::{Examined, JumpUses, Place};
 use super::jump_table::{self, Elsewhere, Surroundings, Tables};
 use super::regions::region_end;
-use super::seeds::Seed;
 use super::traverse::{Body, mark};
 use crate::parallel::AT_ONCE;
 
@@ -188,8 +187,11 @@ impl Discovery<'_> {
             return false;
         };
         let is_next = self.seeds[own].end.is_none() && (body.end..end).contains(&address);
-        let is_own = |seed: &Seed| seed.looks_like_fragment;
-        if !is_next || !self.seeds[own + 1..next].iter().all(is_own) {
+        let are_own = || {
+            let mut between = self.seeds[own + 1..next].iter();
+            between.all(|seed| seed.looks_like_fragment)
+        };
+        if !is_next || !are_own() {
             return false;
         }
         let after = self.bodies.get(next).map_or(end, |body| body.start);

@@ -17,7 +17,7 @@ pub(super) struct TextData {
 
 impl TextData {
     /// The objects that symbols name, without procedures that are in them, and the bytes that are known to be read.
-    pub(super) fn new(image: &Image, seeds: &[Seed], read: BTreeSet<u64>) -> Self {
+    pub(super) fn new(image: &Image, seeds: &[Box<Seed>], read: BTreeSet<u64>) -> Self {
         let symbols = image.symbols.iter().chain(&image.dynamic_symbols);
         let mut objects: Vec<(u64, u64)> = symbols
             .filter(|s| s.is_object && !s.is_undefined && s.size > 0 && image.is_code(s.address))
