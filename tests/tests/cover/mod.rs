@@ -11,6 +11,7 @@ use std::process::Command;
 
 use atom_tests::atom::{self, Job};
 use atom_tests::check::Case;
+use atom_tests::depth;
 use atom_tests::outcome::{Setting, plain_environment, run};
 use atom_tests::programs;
 use atom_tests::source;
@@ -193,15 +194,21 @@ fn marks_see_what_counters_count() {
             continue;
         };
         let case = Case::build(&source, variant).unwrap();
-        let (_, counted) = measure(&case.original(), &folder, &["--counts"], &[]);
-        let (_, marked) = measure(&case.original(), &folder, &[], &[]);
-        let [counted, marked] = [blocks(&counted), blocks(&marked)];
-        assert!(!counted.1.is_empty());
-        let missing: Vec<_> = counted.1.symmetric_difference(&marked.1).collect();
-        assert!(missing.is_empty(), "{}: {missing:x?}", source.name());
-        let (counted, _) = measure(&case.original(), &folder, &["--counts", "--edges"], &[]);
-        let (marked, _) = measure(&case.original(), &folder, &["--edges"], &[]);
-        assert_eq!(ones(&counted), ones(&marked), "{}", source.name());
+        // Otherwise each program is compared in one of two ways.
+        let is_full = depth::is_full();
+        if is_full || built % 2 == 0 {
+            let (_, counted) = measure(&case.original(), &folder, &["--counts"], &[]);
+            let (_, marked) = measure(&case.original(), &folder, &[], &[]);
+            let [counted, marked] = [blocks(&counted), blocks(&marked)];
+            assert!(!counted.1.is_empty());
+            let missing: Vec<_> = counted.1.symmetric_difference(&marked.1).collect();
+            assert!(missing.is_empty(), "{}: {missing:x?}", source.name());
+        }
+        if is_full || built % 2 == 1 {
+            let (counted, _) = measure(&case.original(), &folder, &["--counts", "--edges"], &[]);
+            let (marked, _) = measure(&case.original(), &folder, &["--edges"], &[]);
+            assert_eq!(ones(&counted), ones(&marked), "{}", source.name());
+        }
         built += 1;
     }
     assert!(built > 20, "{built} programs");
