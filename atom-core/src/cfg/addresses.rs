@@ -94,7 +94,7 @@ impl Addresses {
         let bits = &self.parts[part].bits;
         (from / 64..=to / 64).any(|word| {
             let all = bits.get(word as usize).copied().unwrap_or(0);
-            let after = all & !0 << from.saturating_sub(64 * word).min(63);
+            let after = all & !0 << from.saturating_sub(64 * word);
             let until = 63 - (to - 64 * word).min(63);
             after & (!0 >> until) != 0
         })

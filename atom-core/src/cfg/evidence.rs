@@ -25,7 +25,7 @@ use super::gaps::{Followed, KnownCode, is_all_padding, is_kernels};
 use super::jump_code::{self, JumpForm};
 use super::reaching::Reaching;
 use super::regions::region_end;
-use super::traverse::{Body, Ref, mark, reaches_image};
+use super::traverse::{Body, Others, Ref, mark, reaches_image};
 use super::{ProcKind, jump_table, pointers};
 use crate::image::{Image, decoded};
 use crate::x86::jump_table::constant;
@@ -435,13 +435,10 @@ impl Discovery<'_> {
             return;
         }
         let body = self.body_mut(i);
-        let before = body.attempt();
-        body.explore(image, address);
-        if body.contradicts(&before, image.base) {
-            body.undo(&before);
+        let explore = |body: &mut Body| body.explore(image, address);
+        if !body.attempt(image.base, Others::Earlier, explore) {
             return;
         }
-        body.keep();
         body.finish();
         body.add_mark(address, mark::INDIRECT);
         let start = body.start;
@@ -465,14 +462,12 @@ impl Discovery<'_> {
             }
             let is_doubtful = self.seeds[i].is_doubtful;
             let body = self.body_mut(i);
-            let before = body.attempt();
-            body.explore(image, address);
             if is_doubtful {
-                body.keep();
+                body.explore(image, address);
                 body.finish();
                 continue;
             }
-            for r in body.undo(&before) {
+            for r in body.refs_from(image, address) {
                 if let Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) = r {
                     match self.body_at(t) {
                         Some(j) => work.push((j, t)),

@@ -9,7 +9,7 @@ use super::discovery::{Discovery, News, chosen};
 use super::gaps::Followed;
 use super::regions::region_end;
 use super::seeds::Seed;
-use super::traverse::{Body, mark};
+use super::traverse::{Body, Others, mark};
 use super::{ProcKind, jump_table, pointers};
 use crate::image::Image;
 use crate::x86::branch::ENDBR64;
@@ -94,14 +94,11 @@ impl Discovery<'_> {
                     let is_new = !body.is_leader_with(target, bits);
                     if is_doubtful(body, target, bits) {
                         // Only data tells that there is code, so the target counts if all of its code is plausible.
-                        let before = body.attempt();
-                        body.explore(image, target);
-                        if body.contradicts(&before, image.base) {
-                            body.undo(&before);
+                        let explore = |body: &mut Body| body.explore(image, target);
+                        if !body.attempt(image.base, Others::Earlier, explore) {
                             body.refuse(target);
                             continue;
                         }
-                        body.keep();
                     } else {
                         body.explore(image, target);
                     }
@@ -229,19 +226,15 @@ fn explore_together(image: &Image, body: &mut Body, work: &[Leader]) -> Option<b
     if doubtful.count() < 2 {
         return None;
     }
-    let before = body.attempt();
     let mut changed = false;
-    for &Leader { target, bits, .. } in work {
-        changed |= !body.is_leader_with(target, bits);
-        body.explore(image, target);
-        body.add_mark(target, bits);
-    }
-    if body.contradicts_itself(&before, image.base) {
-        body.undo(&before);
-        return None;
-    }
-    body.keep();
-    Some(changed)
+    let is_right = body.attempt(image.base, Others::All, |body| {
+        for &Leader { target, bits, .. } in work {
+            changed |= !body.is_leader_with(target, bits);
+            body.explore(image, target);
+            body.add_mark(target, bits);
+        }
+    });
+    is_right.then_some(changed)
 }
 
 /// Inserts new items in front of the items at `places`, which ascend.

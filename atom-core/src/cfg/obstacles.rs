@@ -318,16 +318,14 @@ impl Discovery<'_> {
         if readers.is_empty() {
             return;
         }
-        let jumps = |body: &Body| {
-            let start = body.start;
-            let targets = body.refs.iter().filter_map(move |r| match *r {
+        let jump = |start: u64| {
+            move |r: &Ref| match *r {
                 Ref::Jump(target) => Some((target, start)),
                 _ => None,
-            });
-            targets.collect::<Vec<_>>()
+            }
         };
         let mut by_target: Vec<(u64, u64)> = (self.bodies.par_iter())
-            .flat_map_iter(|body| jumps(body))
+            .flat_map_iter(|body| body.refs.iter().filter_map(jump(body.start)))
             .collect();
         by_target.par_sort_unstable();
         let mut work: Vec<u64> = readers.iter().copied().collect();

@@ -16,10 +16,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::discovery::{Discovery, chosen, where_true};
 use super::examined::{Callee, Traps};
 use super::graph::is_never;
-use super::traverse::{Body, Ref, mark};
+use super::traverse::{Body, Others, Ref, mark};
 use super::{ProcKind, jump_table};
 use crate::image::Image;
-use crate::x86::{self, ControlFlow, Inst, decode_at, direct_target, padding_len};
+use crate::x86::{self, ControlFlow, Inst, decode_at, padding_len};
 
 /// How control comes to an instruction, as far as its procedure shows.
 enum Reached {
@@ -33,16 +33,15 @@ impl Discovery<'_> {
     /// Follows control after traps. Returns true if there is anything new.
     pub(super) fn follow_traps(&mut self) -> bool {
         let image = self.image;
-        let mut bodies: Vec<(usize, &mut Box<Body>)> = (self.bodies.iter_mut().enumerate())
-            .filter(|(i, _)| self.news.traps[*i])
-            .collect();
-        bodies.par_iter_mut().for_each(|(_, body)| {
+        let new = where_true(&self.news.traps);
+        let bodies = chosen(&mut self.bodies, &new, |i| *i);
+        bodies.into_par_iter().for_each(|(body, _)| {
             if body.traps.changes != Some(body.changes) {
                 body.traps = traps(image, body);
             }
         });
-        for (i, body) in &bodies {
-            self.news.traps[*i] = !body.traps.is_empty();
+        for i in new {
+            self.news.traps[i] = !self.bodies[i].traps.is_empty();
         }
         let found = where_true(&self.news.traps);
         let mut callees = Callees::new(self, &found);
@@ -188,13 +187,10 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
             if !jump_table::is_plausible(image, body, next) {
                 continue;
             }
-            let before = body.attempt();
-            body.explore(image, next);
-            if body.contradicts_itself(&before, image.base) {
-                body.undo(&before);
+            let explore = |body: &mut Body| body.explore(image, next);
+            if !body.attempt(image.base, Others::All, explore) {
                 continue;
             }
-            body.keep();
         }
         body.add_mark(next, mark::LEADER);
         body.insts[trap].flow = ControlFlow::Trap;
@@ -209,16 +205,21 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
 
 /// Where a call in front of a trap leads.
 fn callee_of(image: &Image, call: &Inst) -> Callee {
-    let pc = image.base + u64::from(call.offset);
-    let bytes = image.bytes_at(pc, usize::from(call.len));
-    let instruction = bytes.and_then(|bytes| decode_at(bytes, pc));
-    match (call.flow, instruction) {
-        (ControlFlow::Call, Some(i)) => direct_target(&i).map_or(Callee::Unknown, Callee::Address),
-        (ControlFlow::IndirectCall, Some(i)) if call.rip_relative => {
-            Callee::Slot(i.ip_rel_memory_address())
-        }
-        _ => Callee::Unknown,
+    let found = match call.flow {
+        ControlFlow::Call => target_of(image, call).map(Callee::Address),
+        _ => slot_of(image, call).map(Callee::Slot),
+    };
+    found.unwrap_or(Callee::Unknown)
+}
+
+/// Address of the slot that a call through memory reads.
+fn slot_of(image: &Image, call: &Inst) -> Option<u64> {
+    if call.flow != ControlFlow::IndirectCall || !call.rip_relative {
+        return None;
     }
+    let pc = image.base + u64::from(call.offset);
+    let bytes = image.bytes_at(pc, usize::from(call.len))?;
+    Some(decode_at(bytes, pc)?.ip_rel_memory_address())
 }
 
 /// Facts of the procedures that are called in front of traps.
@@ -290,17 +291,18 @@ impl<'d, 'a> Callees<'d, 'a> {
         let (mut seen, mut work) = (FxHashSet::from_iter([body]), vec![body]);
         while let Some(i) = work.pop() {
             let (code, seed) = (&discovery.bodies[i], &discovery.seeds[i]);
-            let is_out = match (self.returns.get(&i), seed.kind) {
-                (Some(known), _) => *known,
-                (None, ProcKind::Plt) => !seed.name.as_deref().is_some_and(is_never),
-                (None, _) => code.obstacle.is_some() || code.has_exit,
+            let known = match seed.kind {
+                ProcKind::Plt => Some(!seed.name.as_deref().is_some_and(is_never)),
+                _ if code.obstacle.is_some() || code.has_exit => Some(true),
+                _ => self.returns.get(&i).copied(),
             };
-            if is_out {
-                self.returns.insert(body, true);
-                return true;
-            }
-            if self.returns.contains_key(&i) || seed.kind == ProcKind::Plt {
-                continue;
+            match known {
+                Some(true) => {
+                    self.returns.insert(body, true);
+                    return true;
+                }
+                Some(false) => continue,
+                None => {}
             }
             for r in &code.refs {
                 let (Ref::Jump(to) | Ref::CondJump(to)) = *r else {

@@ -86,9 +86,18 @@ pub struct Body {
     journal: Option<Vec<(u32, u8)>>,
 }
 
-/// What a body was before control was followed from addresses that may be no code. The body is that again after
+/// Which instructions those of a trial must not overlap.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// Those from before the trial.
+    Earlier,
+    /// Those from before the trial, and one another.
+    All,
+}
+
+/// What a body was before a trial: control is followed from addresses that may be no code. The body is that again after
 /// [`Body::undo`].
-pub(super) struct Trial {
+struct Trial {
     insts: usize,
     refs: usize,
     local_calls: usize,
@@ -173,8 +182,33 @@ impl Body {
         *mark |= bits;
     }
 
-    /// Begins a trial: what is explored and marked from now on can be undone. End it by [`Body::keep`] or [`Body::undo`].
-    pub(super) fn attempt(&mut self) -> Trial {
+    /// Does some work as a trial: it is undone if its instructions are none, or overlap data or the `others`. True if it is
+    /// kept.
+    pub(super) fn attempt(
+        &mut self,
+        base: u64,
+        others: Others,
+        work: impl FnOnce(&mut Self),
+    ) -> bool {
+        let before = self.begin();
+        work(self);
+        let is_wrong = self.contradicts(&before, base, others);
+        if is_wrong {
+            self.undo(&before);
+        }
+        self.journal = None;
+        !is_wrong
+    }
+
+    /// The references that exploring an address would find. The body stays what it is.
+    pub(super) fn refs_from(&mut self, image: &Image, address: u64) -> Vec<Ref> {
+        let before = self.begin();
+        self.explore(image, address);
+        self.undo(&before)
+    }
+
+    /// Begins a trial: what is explored and marked from now on can be undone.
+    fn begin(&mut self) -> Trial {
         self.journal = Some(Vec::new());
         Trial {
             insts: self.insts.len(),
@@ -187,13 +221,8 @@ impl Body {
         }
     }
 
-    /// Ends a trial and keeps what it found.
-    pub(super) fn keep(&mut self) {
-        self.journal = None;
-    }
-
     /// Ends a trial: the body is what it was before. Returns the references that the trial found.
-    pub(super) fn undo(&mut self, before: &Trial) -> Vec<Ref> {
+    fn undo(&mut self, before: &Trial) -> Vec<Ref> {
         for (at, bits) in self.journal.take().into_iter().flatten().rev() {
             self.marks[at as usize] = bits;
         }
@@ -377,31 +406,22 @@ impl Body {
         self.marks[at..at + len].iter().any(|m| m & mark::DATA != 0)
     }
 
-    /// True if a trial has met bytes that are no code, or if its instructions overlap data, instructions from before the
-    /// trial, or one another.
-    pub(super) fn contradicts_itself(&self, before: &Trial, base: u64) -> bool {
-        self.has_new_obstacle(before) || self.overlaps(before, base, |at| self.marks[at])
-    }
-
-    /// True if a trial has met bytes that are no code, or if its instructions overlap data or instructions from before the
-    /// trial.
-    pub(super) fn contradicts(&self, before: &Trial, base: u64) -> bool {
-        if self.has_new_obstacle(before) {
+    /// True if a trial has met bytes that are no code, or if its instructions overlap data or the `others`.
+    fn contradicts(&self, before: &Trial, base: u64, others: Others) -> bool {
+        if self.obstacle.is_some() && !before.had_obstacle {
             return true;
+        }
+        if others == Others::All {
+            return self.overlaps(before, base, |at| self.marks[at]);
         }
         // The first change of a mark has the bits from before the trial.
         let mut changed = self.journal.clone().unwrap_or_default();
         changed.sort_by_key(|(at, _)| *at);
         changed.dedup_by_key(|(at, _)| *at);
-        let earlier = |at: usize| {
+        self.overlaps(before, base, |at| {
             let found = changed.binary_search_by_key(&at, |(at, _)| *at as usize);
             found.map_or(self.marks[at], |i| changed[i].1)
-        };
-        self.overlaps(before, base, earlier)
-    }
-
-    fn has_new_obstacle(&self, before: &Trial) -> bool {
-        self.obstacle.is_some() && !before.had_obstacle
+        })
     }
 
     /// True if instructions of a trial overlap other instructions or data by the marks at distances from the start.
