@@ -29,7 +29,7 @@ use crate::sys::call::{HAS_TWINS, getpid, gettid, is_thread_alive};
 use crate::sys::fatal::fatal;
 use crate::sys::segments::fs_base;
 use crate::threads::record::ThreadRecord;
-use crate::threads::table::{ROOT, find, find_or_insert};
+use crate::threads::table::{ROOT, Slot, find, find_or_insert};
 
 /// Bit that marks a key as a thread number. No FS base has it: such an address is not canonical.
 const BY_NUMBER: usize = 1 << 62;
@@ -101,6 +101,11 @@ fn missing(fs: usize) -> *mut ThreadRecord {
     if record.is_null() {
         record = new_record();
     }
+    fill(slot, record)
+}
+
+/// Puts a record into an entry that has none, and answers the record that is there then.
+fn fill(slot: &Slot, record: *mut ThreadRecord) -> *mut ThreadRecord {
     match slot
         .record
         .compare_exchange(null_mut(), record, Ordering::AcqRel, Ordering::Acquire)
@@ -152,6 +157,14 @@ fn record_of_task(fs: usize) -> *mut ThreadRecord {
     if before == tid {
         return record;
     }
+    let number = BY_NUMBER | (tid as usize) << 4;
+    // A task that had a record of its own keeps it; this is asked first since it takes no system call.
+    if let Some(slot) = find(number) {
+        let own = slot.record.load(Ordering::Acquire);
+        if !own.is_null() {
+            return own;
+        }
+    }
     // The one thread of a forked child continues with the record of the thread that forked.
     let is_forked = tid == getpid() && identity::kind() != ProcessKind::Other;
     if is_forked || !is_thread_alive(before) {
@@ -160,20 +173,7 @@ fn record_of_task(fs: usize) -> *mut ThreadRecord {
             return record;
         }
     }
-    let slot = find_or_insert(BY_NUMBER | (tid as usize) << 4);
-    let had = slot.record.load(Ordering::Acquire);
-    if !had.is_null() {
-        return had;
-    }
-    let new = new_record();
-    match slot
-        .record
-        .compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire)
-    {
-        Ok(_) => new,
-        // A signal handler on this very thread was faster.
-        Err(other) => other,
-    }
+    fill(find_or_insert(number), new_record())
 }
 
 /// Sets the calling thread's `errno`.
