@@ -242,7 +242,7 @@ fn judge(args: &Args, suite: &Suite, place: &Path) -> Result<bool> {
         return Ok(compare(&tests, place));
     }
     let launcher = Launcher::new(
-        &place.join("runs"),
+        &place.join("runs").join(&suite.name),
         args.seed,
         args.with.clone(),
         Launcher::LIMIT,
