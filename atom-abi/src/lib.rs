@@ -24,6 +24,7 @@ mod late;
 pub mod names;
 mod process;
 pub mod query;
+pub mod report;
 mod run;
 mod text;
 mod threads;
@@ -46,6 +47,9 @@ pub const TOOL_HEADER_SYMBOL: &str = "atom_tool_header";
 /// Name of the symbol under which a tool exports its help: UTF-8 text of the symbol's size. The first line says
 /// what the tool does. An empty text means that the tool is not listed. A tool may have none.
 pub const TOOL_HELP_SYMBOL: &str = "atom_tool_help";
+
+/// Name of the symbol that a tool exports whose report reads [`report::OPTIONS`] of the run, too.
+pub const TOOL_REPORT_SYMBOL: &str = "atom_tool_report";
 
 /// The symbol of a tool's pointer to its instrument routine, for debuggers.
 pub const TOOL_INSTRUMENT_SYMBOL: &str = "atom_tool_instrument";

@@ -14,13 +14,23 @@ pub fn tool_name(file: &Path) -> Option<String> {
 
 /// The help that the tool in a file has, if any; `None` for a file that is no tool.
 pub fn help_of(file: &Path) -> Option<Option<String>> {
+    help_with(file, atom_abi::TOOL_HEADER_SYMBOL)
+}
+
+/// The help of a tool whose report reads options of the run, too.
+pub fn help_with_report(file: &Path) -> Option<String> {
+    help_with(file, atom_abi::TOOL_REPORT_SYMBOL).flatten()
+}
+
+/// The help, if any, of the tool in a file that exports a symbol.
+fn help_with(file: &Path, needed: &str) -> Option<Option<String>> {
     let data = std::fs::read(file).ok()?;
     let elf = object::File::parse(&data[..]).ok()?;
     let symbol = |name: &str| {
         elf.dynamic_symbols()
             .find(|s| s.is_definition() && s.name() == Ok(name))
     };
-    symbol(atom_abi::TOOL_HEADER_SYMBOL)?;
+    symbol(needed)?;
     let text = symbol(atom_abi::TOOL_HELP_SYMBOL).and_then(|s| {
         let section = elf.section_by_index(s.section_index()?).ok()?;
         let bytes = match s.size() {

@@ -182,6 +182,11 @@ pub mod private {
 macro_rules! tool {
     ($instrument:path, help = $help:expr, report = $output:literal) => {
         $crate::tool!($instrument, help = concat!($help, $crate::report_options!($output)));
+
+        /// The symbol that says that reports read options of the run.
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals)]
+        pub static atom_tool_report: u8 = 1;
     };
     ($instrument:path, help = $help:expr) => {
         $crate::tool!(@header $instrument, $help);

@@ -29,7 +29,14 @@ pub fn of(store: &Path, waiter: u32) -> PathBuf {
     file.into()
 }
 
-/// Removes the records of runs that were killed.
+/// The file whose name is a record's and a suffix.
+pub fn beside(record: &Path, suffix: &str) -> PathBuf {
+    let mut file = record.as_os_str().to_os_string();
+    file.push(suffix);
+    file.into()
+}
+
+/// Removes the records of runs that were killed, and what is beside them.
 pub fn clean_up(store: &Path) {
     let files = fs::read_dir(folder(store)).into_iter().flatten().flatten();
     for found in files.map(|f| f.path()) {
@@ -37,8 +44,9 @@ pub fn clean_up(store: &Path) {
             .file_name()
             .and_then(OsStr::to_str)
             .unwrap_or_default();
-        // The page of a run's windows has the record's name and more.
-        let name = name.strip_suffix(atom_abi::CONTROL_SUFFIX).unwrap_or(name);
+        let ends = [atom_abi::CONTROL_SUFFIX, atom_abi::report::SUFFIX];
+        let stems = ends.iter().find_map(|end| name.strip_suffix(end));
+        let name = stems.unwrap_or(name);
         let numbers = name.strip_prefix(START).and_then(|n| n.split_once('-'));
         let waiter = numbers.and_then(|(waiter, _)| waiter.parse().ok());
         if waiter.is_some_and(|waiter| of(store, waiter) != found.with_file_name(name)) {

@@ -20,6 +20,7 @@ use memmap2::MmapMut;
 use super::record::Record;
 use super::watch;
 use crate::clocks;
+use crate::kept::records;
 use crate::sampling::Sampling;
 
 const DOING: &str = "preparing windows";
@@ -233,9 +234,7 @@ impl Page {
 
 /// The file of a run, by the path of its record.
 fn beside(record: &Path) -> PathBuf {
-    let mut file = record.as_os_str().to_os_string();
-    file.push(CONTROL_SUFFIX);
-    file.into()
+    records::beside(record, CONTROL_SUFFIX)
 }
 
 /// Nanoseconds of the clock that the page's times are of.

@@ -17,7 +17,7 @@ use atom_core::{Error, Result};
 use clap::Parser;
 
 use super::Arguments;
-use super::instrument::{Made, RunRequest, Voice};
+use super::instrument::{Made, RunRequest, Voice, tool_file};
 use super::program::Program;
 use super::record;
 use crate::driver;
@@ -203,7 +203,8 @@ impl Call {
         }
         let program = Program::executed(&self.path, self.arguments.clone())?;
         let store = Store::at(&self.store)?;
-        let mut request = RunRequest::new(&arguments)?;
+        let tool = tool_file(arguments.words.tool(), &arguments.tool_parts)?;
+        let mut request = RunRequest::new(&arguments, tool);
         request.follow = self.words.clone();
         let folder = PathBuf::from(format!("/proc/{}/cwd", self.waiter));
         let made = request.instrumented(&program, &store, Voice::Silent(&folder))?;

@@ -54,13 +54,13 @@ pub enum Made {
 }
 
 impl<'a> RunRequest<'a> {
-    /// By a command line.
-    pub fn new(arguments: &'a Arguments) -> Result<Self> {
-        Ok(Self {
+    /// By a command line, and the tool's file.
+    pub fn new(arguments: &'a Arguments, tool: PathBuf) -> Self {
+        Self {
             arguments,
-            tool: tool_file(arguments.words.tool(), &arguments.tool_parts)?,
+            tool,
             follow: Vec::new(),
-        })
+        }
     }
 
     /// Words that tell any two requests apart.

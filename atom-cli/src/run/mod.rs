@@ -149,10 +149,13 @@ pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
         ));
     }
     arguments.windows.check(&arguments.choices.sampling)?;
-    let arguments = &in_any_folder(arguments);
+    let mut arguments = in_any_folder(arguments);
+    let tool = tool_file(arguments.words.tool(), &arguments.tool_parts)?;
+    let of_report = arguments.words.take_report_options(&tool);
+    let arguments = &arguments;
     let program = Program::find(&arguments.command)?;
     let store = Store::open()?;
-    let mut request = RunRequest::new(arguments)?;
+    let mut request = RunRequest::new(arguments, tool);
     if arguments.children {
         request.follow = followed::follow_words(&request, &store)?;
     }
@@ -161,6 +164,7 @@ pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
         Made::Nothing(_) => return Ok(None),
     };
     let record = Record::make(store.folder())?;
+    record.add_report_options(&of_report)?;
     let asking = Asking::start(&arguments.reports, &record)?;
     let choices = &arguments.choices;
     let start = || Controlling::start(&arguments.windows, &record, choices.switchable);

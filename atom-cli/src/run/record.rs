@@ -25,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use atom_abi::report;
 use atom_core::{Error, Result};
 
 use crate::kept::records;
@@ -109,12 +110,28 @@ impl Record {
     pub fn file(&self) -> &Path {
         &self.file
     }
+
+    /// Tells the run's processes options of the report that the instrumented program does not have.
+    pub fn add_report_options(&self, words: &[String]) -> Result<()> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        let file = records::beside(&self.file, report::SUFFIX);
+        let text: String = words.iter().map(|word| format!("{word}\0")).collect();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .open(&file)
+            .and_then(|mut to| to.write_all(text.as_bytes()));
+        written.map_err(|e| Error::new(DOING, e).file(file))
+    }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
         // If it stays, a later run removes it.
         fs::remove_file(&self.file).unwrap_or_default();
+        fs::remove_file(records::beside(&self.file, report::SUFFIX)).unwrap_or_default();
     }
 }
 

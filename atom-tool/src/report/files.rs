@@ -1,11 +1,15 @@
 //! The files that a report is written to, by options that all shipped tools share.
 //!
-//! The argument is one array of bytes: the number of rows (u64) and the width (u64), then two strings as in
-//! a [`StringList`]: the name of the file for people, the name of the JSON file, the name of the profile, `beside`
-//! if the profile is beside another file and has its name from there, and the strings of `origin`.
+//! The argument is one array of bytes: the number of rows (u64), the width (u64) and whether options of the run count (u64),
+//! then strings as in a [`StringList`]: the name of the file for people, the name of the JSON file, the name of the profile,
+//! `beside` if the profile is beside another file and has its name from there, and the strings of `origin`.
+//!
+//! `atom run` does not instrument again because a report gets another name. It leaves these options out of the tool's, and a
+//! process reads them when it starts ([`atom_abi::report`]).
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use atom_abi::host::{self, ArgKind};
 use tables::Width;
@@ -18,7 +22,7 @@ use crate::calls::params::{Array, Param, code};
 use crate::calls::proto::{NamedArg, PlacedType};
 use crate::calls::typed::{Arg, array};
 use crate::data::strings::{self, StringList};
-use crate::options::Options;
+use crate::options::{Args, Options};
 use crate::report::output;
 
 /// Number of rows of each table in the report for people of a tool that does not declare its options.
@@ -29,7 +33,65 @@ const FULL: u64 = 0;
 const OF_FILE: u64 = u64::MAX;
 
 /// Size in bytes of the numbers in front of the strings.
-const NUMBERS: usize = 2 * size_of::<u64>();
+const NUMBERS: usize = 3 * size_of::<u64>();
+
+/// What options say of a report; `None` for what they do not say.
+#[derive(Default)]
+struct Wanted<'a> {
+    output: Option<&'a str>,
+    json: Option<&'a str>,
+    profile: Option<&'a str>,
+    has_no_profile: bool,
+    rows: Option<u64>,
+    width: Option<u64>,
+}
+
+impl<'a> Wanted<'a> {
+    fn read(options: &Options<'a>) -> Result<Self> {
+        let rows = options.value("--top")?.map(|top| {
+            top.parse()
+                .map_err(|_| format!("the option --top takes a number, not `{top}`"))
+        });
+        let width = options.given_size("--width")?;
+        let is_full = options.flag("--full-names");
+        Ok(Self {
+            output: options.given("--output")?,
+            json: options.value("--json")?,
+            profile: options.given("--profile")?,
+            has_no_profile: options.flag("--no-profile"),
+            rows: rows.transpose()?,
+            width: if is_full { Some(FULL) } else { width },
+        })
+    }
+
+    /// The names of the report for people, which is `default` if there is no JSON file, of the JSON file, of the profile, and
+    /// of the file beside which the profile is.
+    fn files(&self, default: &'a str) -> ([&'a str; 2], String, &'a str) {
+        let json = self.json.unwrap_or("");
+        let output = self
+            .output
+            .unwrap_or(if json.is_empty() { default } else { "" });
+        let report = [output, json].into_iter().find(|name| !name.is_empty());
+        let (profile, beside) = match self.profile {
+            _ if self.has_no_profile => (String::new(), ""),
+            Some(name) => (name.to_owned(), ""),
+            None => (beside([output, json]), report.unwrap_or("")),
+        };
+        ([output, json], profile, beside)
+    }
+}
+
+/// The words of the run, which stay for the life of the process.
+static OF_RUN: OnceLock<Vec<&'static str>> = OnceLock::new();
+
+/// At the start of the process: reads the words of the run.
+pub(crate) fn begin() {
+    if let Some(text) = output::read_beside(atom_abi::report::SUFFIX) {
+        let words = text.leak().split_terminator('\0').collect();
+        // A second start does not happen.
+        let _ = OF_RUN.set(words);
+    }
+}
 
 /// Instrument side: the files of a report. Pass it to a parameter [`Files`].
 #[derive(Clone, Debug)]
@@ -46,34 +108,25 @@ impl ReportFiles {
     /// beside the JSON file: `icount.profile` beside `icount.out`.
     pub fn from_options(options: &Options<'_>) -> Result<Self> {
         let default = options.default("--output").unwrap_or("report.out");
-        Self::with_default(options, default)
+        Self::wanted(options, default, true)
     }
 
     /// As [`ReportFiles::from_options`], with a name that the tool's help does not declare.
     #[doc(hidden)]
     pub fn with_default(options: &Options<'_>, default: &str) -> Result<Self> {
-        let json = options.value("--json")?.unwrap_or("");
-        let output = options.given("--output")?;
-        let output = output.unwrap_or(if json.is_empty() { default } else { "" });
-        let rows = options.value("--top")?.map_or(Ok(ROWS), |top| {
-            top.parse()
-                .map_err(|_| format!("the option --top takes a number, not `{top}`"))
-        })?;
-        let width = options.given_size("--width")?.unwrap_or(OF_FILE);
-        let width = if options.flag("--full-names") {
-            FULL
-        } else {
-            width
-        };
-        let given = options.given("--profile")?;
-        let has_none = options.flag("--no-profile");
-        let report = [output, json].into_iter().find(|name| !name.is_empty());
-        let (profile, beside) = match given {
-            _ if has_none => (String::new(), ""),
-            Some(name) => (name.to_owned(), ""),
-            None => (beside([output, json]), report.unwrap_or("")),
-        };
-        Self::new(options, [output, json, &profile, beside], [rows, width])
+        Self::wanted(options, default, false)
+    }
+
+    /// `may_change` if options of the run count, too.
+    fn wanted(options: &Options<'_>, default: &str, may_change: bool) -> Result<Self> {
+        let wanted = Wanted::read(options)?;
+        let ([output, json], profile, beside) = wanted.files(default);
+        let numbers = [
+            wanted.rows.unwrap_or(ROWS),
+            wanted.width.unwrap_or(OF_FILE),
+            may_change.into(),
+        ];
+        Self::new(options, [output, json, &profile, beside], numbers)
     }
 
     /// Reads the options for the profile, for a tool whose report is a file in a format of its own: `report`.
@@ -87,12 +140,12 @@ impl ReportFiles {
             Some(name) => (name.to_owned(), ""),
             None => (beside([report, ""]), report),
         };
-        Self::new(options, ["", "", &profile, beside], [0; 2])
+        Self::new(options, ["", "", &profile, beside], [0; 3])
     }
 
     /// `files` are the report for people, the JSON file, the profile, and the file beside which the profile is, if it
     /// has its name from that.
-    fn new(options: &Options<'_>, files: [&str; 4], [rows, width]: [u64; 2]) -> Result<Self> {
+    fn new(options: &Options<'_>, files: [&str; 4], numbers: [u64; 3]) -> Result<Self> {
         let [output, json, profile, beside] = files;
         if [output, json, profile].contains(&"-")
             && let Some(program) = options.program()
@@ -106,8 +159,7 @@ impl ReportFiles {
         names.push(beside);
         names.push(&nameless::line(options.program()));
         origin::push(&mut names, options.all(), options.program());
-        let bytes = [rows.to_le_bytes(), width.to_le_bytes()].concat();
-        let bytes = [&bytes, names.bytes()].concat();
+        let bytes = [numbers.map(u64::to_le_bytes).as_flattened(), names.bytes()].concat();
         Ok(Self { bytes })
     }
 
@@ -151,6 +203,7 @@ fn beside(reports: [&str; 2]) -> String {
 pub struct Files(Array<u8>);
 
 /// The contents of a [`Files`]. An empty name stands for no file.
+#[derive(Clone, Copy)]
 struct Names {
     /// The file for people.
     people: &'static str,
@@ -169,6 +222,24 @@ struct Names {
     width: u64,
 }
 
+impl Names {
+    /// As words of the run have it.
+    fn changed(self, words: &'static [&'static str]) -> Self {
+        // `atom run` has left out words that cannot be read.
+        let wanted = Wanted::read(&Args::new(words, "", None).options()).unwrap_or_default();
+        let ([people, programs], profile, beside) = wanted.files(self.people);
+        Self {
+            people,
+            programs,
+            profile: profile.leak(),
+            beside,
+            rows: wanted.rows.map_or(self.rows, |rows| rows as usize),
+            width: wanted.width.unwrap_or(self.width),
+            ..self
+        }
+    }
+}
+
 // SAFETY: transparent over an array, which is one pointer.
 unsafe impl Param for Files {
     const CODE: u8 = code::OTHER;
@@ -176,23 +247,34 @@ unsafe impl Param for Files {
 
 impl Files {
     fn names(self) -> Names {
+        /// What is written in this run, where the run has words of its own.
+        static OF_THIS_RUN: OnceLock<Names> = OnceLock::new();
         let bytes = self.0.as_slice();
-        let (rows, bytes) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
-        let (width, names) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (numbers, names) = bytes.split_at_checked(NUMBERS).unwrap_or((&[], &[]));
+        let mut numbers = numbers
+            .as_chunks()
+            .0
+            .iter()
+            .map(|number| u64::from_le_bytes(*number));
+        let [rows, width, may_change] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
         let (people, next) = strings::read(names, 0).unwrap_or_default();
         let (programs, next) = strings::read(names, next).unwrap_or_default();
         let (profile, next) = strings::read(names, next).unwrap_or_default();
         let (beside, next) = strings::read(names, next).unwrap_or_default();
         let (nameless, origin) = strings::read(names, next).unwrap_or_default();
-        Names {
+        let names = Names {
             people,
             programs,
             profile,
             beside,
             nameless,
             origin,
-            rows: u64::from_le_bytes(*rows) as usize,
-            width: u64::from_le_bytes(*width),
+            rows: rows as usize,
+            width,
+        };
+        match OF_RUN.get().filter(|_| may_change != 0) {
+            Some(words) => *OF_THIS_RUN.get_or_init(|| names.changed(words)),
+            None => names,
         }
     }
 
@@ -260,7 +342,9 @@ impl Files {
             return Ok(());
         }
         let bytes = self.0.as_slice().get(NUMBERS..).unwrap_or_default();
-        profile::write(names.profile, report, &Origin::read(bytes, names.origin))
+        let mut origin = Origin::read(bytes, names.origin);
+        origin.options.extend(OF_RUN.get().into_iter().flatten());
+        profile::write(names.profile, report, &origin)
     }
 }
 

@@ -28,9 +28,14 @@ use crate::data::sites::{LineProcs, Site, Sites};
 pub use column::{By, Column, Sum};
 use estimate::{Estimate, Figure};
 pub use files::{Files, ReportFiles};
-pub(crate) use profile::begin;
 pub use profile::{FixedColumn, FixedColumns, FixedValues, arguments, fixed_columns};
 use unseen::Unseen;
+
+/// At the start of the process.
+pub(crate) fn begin() {
+    profile::begin();
+    files::begin();
+}
 
 /// One cell of a table, or the value of a fact.
 #[derive(Clone, Debug, PartialEq)]

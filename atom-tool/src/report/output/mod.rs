@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 pub use log::Log;
 pub(crate) use log::flush_all;
 pub(crate) use record::is_object;
+pub(super) use record::read_beside;
 pub(crate) use standard::terminal;
 pub use standard::{keep_stdout, stdout};
 

@@ -8,7 +8,7 @@
 //! reports and libraries begins with the numbers of the process and of its parent.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -100,15 +100,22 @@ fn add(record: &mut File, kind: u8, text: &[u8]) -> bool {
 
 /// The record, if somebody waits for it.
 fn open() -> Option<File> {
+    open_beside("", OpenOptions::new().append(true))
+}
+
+/// The contents of the file whose name is the record's with `suffix` after it; `None` if nobody has made it for this user.
+pub(in crate::report) fn read_beside(suffix: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut file = open_beside(suffix, OpenOptions::new().read(true))?;
+    file.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn open_beside(suffix: &str, options: &mut OpenOptions) -> Option<File> {
     let stem = analysis_rt::record()?;
     let waiter = analysis_rt::waiter();
-    let name = format!("{stem}{waiter}-{}", start_time(waiter));
-    let opened = OpenOptions::new()
-        .append(true)
-        .custom_flags(SAFELY)
-        .open(name);
+    let name = format!("{stem}{waiter}-{}{suffix}", start_time(waiter));
+    let file = options.custom_flags(SAFELY).open(name).ok()?;
     let is_ours = |m: std::fs::Metadata| m.is_file() && m.uid() == analysis_rt::user();
-    opened
-        .ok()
-        .filter(|file| file.metadata().is_ok_and(is_ours))
+    file.metadata().is_ok_and(is_ours).then_some(file)
 }
