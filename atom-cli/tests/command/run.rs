@@ -330,6 +330,50 @@ fn a_second_run_instruments_nothing() {
 }
 
 #[test]
+fn reports_of_other_names_and_sizes_need_no_other_program() {
+    let runs = Runs::new();
+    let run = |options: &[&str], children: &[&str]| {
+        let line = [
+            &["run", "-q"],
+            children,
+            &["icount"],
+            options,
+            &["--", "./app", "exit", "0"],
+        ]
+        .concat();
+        assert_eq!(
+            runs.command(&line).status().expect("atom runs").code(),
+            Some(0)
+        );
+    };
+    let text = |name: &str| String::from_utf8(runs.folder.read(name)).expect("a report");
+    let rows = |name: &str| text(name).lines().filter(|l| l.contains('+')).count();
+    run(&[], &[]);
+    run(&["--output", "one.out", "--top=2"], &[]);
+    run(
+        &["--json", "two.json", "--per", "procedure", "--no-profile"],
+        &[],
+    );
+    run(&["--json=three.json", "--profile", "other.profile"], &[]);
+    run(&["--output=four.out", "--top", "3"], &["--children"]);
+    // Another unit, and what follows executed programs, are programs of their own.
+    assert_eq!(runs.entries(), 3);
+    assert!(rows("icount.out") > 3);
+    assert_eq!([rows("one.out"), rows("four.out")], [2, 3]);
+    let written = ["icount", "one", "two", "three", "other", "four"];
+    let has_profile = |name: &&str| runs.folder.join(&format!("{name}.profile")).exists();
+    let profiles: Vec<_> = written.into_iter().filter(has_profile).collect();
+    assert_eq!(profiles, ["icount", "one", "other", "four"]);
+    assert!(text("two.json").starts_with('{') && text("three.json").starts_with('{'));
+    assert!(!runs.folder.join("two.out").exists());
+    // The profile says what the command line said.
+    assert!(text("one.profile").contains("\"--top=2\""));
+    // Nothing stays in the store.
+    let records = std::fs::read_dir(runs.cache().join("atom/records")).expect("records");
+    assert_eq!(records.count(), 0);
+}
+
+#[test]
 fn a_program_that_cannot_start_is_told() {
     let runs = Runs::new();
     let folder = runs.folder.path();
