@@ -454,8 +454,8 @@ pub struct Host {
     /// First argument of every function below.
     pub context: *mut Context,
 
-    /// Reports an error of the tool; `atom` ends with it once the routine returns.
-    pub error: extern "C" fn(*mut Context, message: StrRef),
+    /// Reports an error of the tool, which may be about its options; `atom` ends with it once the routine returns.
+    pub error: extern "C" fn(*mut Context, is_usage: bool, message: StrRef),
     /// The instrument routine panicked: prints the message and ends `atom` with code 1.
     pub panicked: extern "C" fn(*mut Context, message: StrRef, location: StrRef) -> !,
 

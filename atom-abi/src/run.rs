@@ -59,6 +59,8 @@ pub enum Attached {
 
 /// Real-time signal by which `atom run` tells the watcher of a process to report now: the process continues.
 pub const REPORT_NOW: i32 = 62;
+/// Value with which [`REPORT_NOW`] comes where somebody has asked for the report: the report before it is kept.
+pub const REPORT_ASKED: usize = 1;
 /// Real-time signal by which `atom run` tells the watcher of a process that the process has ended: the watcher
 /// reports if the process has not, and ends.
 pub const PROCESS_GONE: i32 = 63;

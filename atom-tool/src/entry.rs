@@ -7,7 +7,7 @@ use atom_abi::host::Host;
 use atom_abi::{Export, INTERFACE_VERSION, StartInfo, StrRef, TOOL_MAGIC, ToolHeader};
 
 use crate::navigation::program::{Program, Session};
-use crate::options::Args;
+use crate::options::{Args, WrongOption};
 use crate::report::output;
 use crate::{Error, Result};
 
@@ -110,7 +110,8 @@ pub unsafe fn run(
     match result {
         Ok(()) => 0,
         Err(error) => {
-            (host.error)(host.context, StrRef::new(&chain(&error)));
+            let is_usage = error.is::<WrongOption>();
+            (host.error)(host.context, is_usage, StrRef::new(&chain(&error)));
             1
         }
     }

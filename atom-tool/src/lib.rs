@@ -129,7 +129,7 @@ pub use navigation::operands::{MemoryAccess, Operand, SourceFrame};
 pub use navigation::program::Program;
 pub use navigation::references::{References, Times, repeated};
 pub use navigation::registers::{Access, RegAccess, RegSet, RegUsage, flags};
-pub use options::{Args, Options};
+pub use options::{Args, Options, WrongOption};
 pub use report::{Cell, Files, Report, ReportFiles};
 pub use report::{estimate as sampling, output};
 
@@ -153,7 +153,7 @@ pub mod prelude {
         InstType, Mark, MarkTable, Marks, Object, PerThread, PlainCounter, PlainCounters, Proc,
         Program, Record, Reg, RegV, Report, ReportFiles, Result, Routine, Site, SiteList, Sites,
         Status, Str, StringList, Strings, TargetTable, Targets, ThreadCell, ThreadState, Value,
-        analysis, output, plain_data, thread_state,
+        WrongOption, analysis, output, plain_data, thread_state,
     };
 }
 

@@ -1,11 +1,32 @@
 //! The options of a tool: the words after `--` on the command line of `atom`.
 
 use std::cell::RefCell;
+use std::fmt;
+use std::str::FromStr;
 
 use atom_abi::help::{Declared, Form, declared};
 
-use crate::Result;
 use crate::navigation::program::{Program, Session};
+use crate::{Error, Result};
+
+/// An option that a tool does not have, or a value that an option does not take. `atom` then ends with exit code 2.
+#[derive(Debug)]
+pub struct WrongOption(String);
+
+impl WrongOption {
+    /// The message names the option and says what it takes.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for WrongOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongOption {}
 
 /// The arguments of a tool.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +122,7 @@ impl<'a> Options<'a> {
         while i < rest.len() {
             let value = if rest[i] == name {
                 if i + 1 == rest.len() {
-                    return Err(format!("the option {name} needs a value").into());
+                    return Err(needs_value(name));
                 }
                 rest.remove(i);
                 rest.remove(i)
@@ -114,7 +135,8 @@ impl<'a> Options<'a> {
                 continue;
             };
             if found.replace(value).is_some() {
-                return Err(format!("the option {name} was given twice").into());
+                let message = format!("the option {name} was given twice");
+                return Err(WrongOption::new(message).into());
             }
         }
         Ok(found)
@@ -135,7 +157,7 @@ impl<'a> Options<'a> {
                 match arg.strip_prefix(name).and_then(|v| v.strip_prefix('=')) {
                     Some(value) => found.push(value),
                     None if rest.is_empty() => {
-                        return Err(format!("the option {name} needs a value").into());
+                        return Err(needs_value(name));
                     }
                     None => found.push(rest.remove(0)),
                 }
@@ -166,11 +188,9 @@ impl<'a> Options<'a> {
                 .map(|(_, value)| *value),
         }
         .ok_or_else(|| {
-            format!(
-                "the option {name} takes {list}, not `{}`",
-                given.unwrap_or("")
-            )
-            .into()
+            let given = given.unwrap_or("");
+            let message = format!("the option {name} takes {list}, not `{given}`");
+            WrongOption::new(message).into()
         })
     }
 
@@ -196,8 +216,23 @@ impl<'a> Options<'a> {
         let number = number
             .and_then(|n| n.checked_mul(factor))
             .filter(|n| *n > 0);
-        let refused = || format!("the option {name} takes a number, not `{text}`");
-        number.map(Some).ok_or_else(|| refused().into())
+        number.map(Some).ok_or_else(|| takes_number(name, text))
+    }
+
+    /// The value of an option that is a number, without a unit. The tool's help declares a default;
+    /// [`Options::given_number`] is for options without one.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<T> {
+        let lacks = || format!("the tool's help declares no default for its option {name}");
+        self.given_number(name)?.ok_or_else(|| lacks().into())
+    }
+
+    /// As [`Options::number`]; `None` if the option was not given and the tool's help declares no default.
+    pub fn given_number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let Some(text) = self.value(name)? else {
+            return Ok(None);
+        };
+        let number = text.parse().map_err(|_| takes_number(name, text));
+        number.map(Some)
     }
 
     /// True if an option without a value was given.
@@ -222,15 +257,21 @@ impl<'a> Options<'a> {
             return Ok(());
         };
         let known = self.known.borrow();
-        Err(match known.as_slice() {
-            [] => format!("unknown option `{first}`: this tool takes none").into(),
-            known => format!(
-                "unknown option `{first}`: this tool takes {}",
-                known.join(", ")
-            )
-            .into(),
-        })
+        let known = match known.as_slice() {
+            [] => "none".to_owned(),
+            known => known.join(", "),
+        };
+        let message = format!("unknown option `{first}`: this tool takes {known}");
+        Err(WrongOption::new(message).into())
     }
+}
+
+fn needs_value(name: &str) -> Error {
+    WrongOption::new(format!("the option {name} needs a value")).into()
+}
+
+fn takes_number(name: &str, text: &str) -> Error {
+    WrongOption::new(format!("the option {name} takes a number, not `{text}`")).into()
 }
 
 #[cfg(test)]

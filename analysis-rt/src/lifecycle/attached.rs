@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn attached(command: usize, process: usize) -> usiz
     // SAFETY: the caller's promise: this is the helper.
     unsafe {
         if command == Attached::Snapshot as usize {
-            watcher::snapshot();
+            watcher::snapshot(false);
         } else if command == Attached::Report as usize {
             sandbox::lift();
             end::report_in_place();

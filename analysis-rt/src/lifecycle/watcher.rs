@@ -19,7 +19,7 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use atom_abi::{PROCESS_GONE, REPORT_NOW};
+use atom_abi::{PROCESS_GONE, REPORT_ASKED, REPORT_NOW};
 
 use crate::lifecycle::{end, windows};
 use crate::process::identity;
@@ -40,12 +40,19 @@ const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_PARENT | libc::CLONE_SETTLS | li
 static MAY_BE_REPLACED: AtomicBool = AtomicBool::new(false);
 /// True in a child of the watcher.
 static IS_SNAPSHOT: AtomicBool = AtomicBool::new(false);
+/// True there if somebody has asked for the report.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// Number of the process that waits for the application.
 static PARENT: AtomicU32 = AtomicU32::new(0);
 
 /// True in a process that only reports the state of another one, which continues.
 pub fn is_snapshot() -> bool {
     IS_SNAPSHOT.load(Ordering::Relaxed)
+}
+
+/// True in such a process whose report must not replace the one before.
+pub fn keeps_snapshots() -> bool {
+    IS_ASKED.load(Ordering::Relaxed)
 }
 
 /// True in a forked process whose counts contain what its parent did before the fork: nothing told the runtime
@@ -84,8 +91,8 @@ extern "C" fn wait_for_commands(_: usize) -> ! {
         let parent = PARENT.load(Ordering::Acquire);
         while syscall!(libc::SYS_getppid) as u32 == parent {
             match next_command(parent) {
-                Some(REPORT_NOW) if !may_be_replaced() => snapshot(),
-                Some(PROCESS_GONE) => {
+                Some((REPORT_NOW, value)) if !may_be_replaced() => snapshot(value == REPORT_ASKED),
+                Some((PROCESS_GONE, _)) => {
                     if !may_be_replaced() {
                         sandbox::lift();
                         end::finish_for_the_dead();
@@ -100,17 +107,18 @@ extern "C" fn wait_for_commands(_: usize) -> ! {
 }
 
 /// Makes the calls at the end in a forked child, which has a copy of the memory as it is now. Nothing changes for
-/// the application, whose threads continue counting.
+/// the application, whose threads continue counting. The report before is kept if this one was asked for.
 ///
 /// # Safety
 /// Called by the watcher alone, or by the helper of [`attached`].
-pub(super) unsafe fn snapshot() {
+pub(super) unsafe fn snapshot(is_asked: bool) {
     // SAFETY: the child has a copy of this stack; it ends here.
     unsafe {
         let child = syscall!(libc::SYS_fork);
         if child == 0 {
             syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             IS_SNAPSHOT.store(true, Ordering::Relaxed);
+            IS_ASKED.store(is_asked, Ordering::Relaxed);
             windows::leave_sums();
             end::report_in_place();
             end::finish();
@@ -130,8 +138,8 @@ fn exit() -> ! {
     }
 }
 
-/// Waits for a command of the parent. Signals of others are no commands.
-fn next_command(parent: u32) -> Option<i32> {
+/// Waits for a command of the parent, and answers it with its value. Signals of others are no commands.
+fn next_command(parent: u32) -> Option<(i32, usize)> {
     let commands = bit(REPORT_NOW) | bit(PROCESS_GONE);
     // SAFETY: all zeros are a valid structure, into which the kernel writes.
     unsafe {
@@ -145,7 +153,7 @@ fn next_command(parent: u32) -> Option<i32> {
             KERNEL_SIGSET_SIZE
         );
         let is_command = from.si_code == libc::SI_QUEUE && from.si_pid() as u32 == parent;
-        (signal > 0 && is_command).then_some(signal as i32)
+        (signal > 0 && is_command).then(|| (signal as i32, from.si_value().sival_ptr.addr()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use arp::{DataType, Mode};
 use atom_tool::report::ReportFiles;
-use atom_tool::{Args, Result};
+use atom_tool::{Args, Result, WrongOption};
 
 use crate::find::{MeasuredKind, Pattern};
 use crate::run::clock::Tsc;
@@ -149,14 +149,14 @@ fn measures(words: &str) -> Result<Vec<Measure>> {
             "cputime" => Measure::CpuTime,
             "instructions" => Measure::Instructions,
             _ => {
-                return Err(format!(
+                return Err(WrongOption::new(format!(
                     "the option --measure takes cycles, cputime and instructions, not `{word}`"
-                )
+                ))
                 .into());
             }
         };
         if measures.contains(&measure) {
-            return Err(format!("`{word}` is to be measured twice").into());
+            return Err(WrongOption::new(format!("`{word}` is to be measured twice")).into());
         }
         measures.push(measure);
     }
@@ -178,8 +178,8 @@ fn data_type(name: &str) -> Result<DataType> {
             || plain == "unsigned" && **ty == DataType::UInt
     });
     found.copied().ok_or_else(|| {
-        format!("the option --arp-data-type takes a C type such as `unsigned long`, not `{name}`")
-            .into()
+        let takes = "takes a C type such as `unsigned long`";
+        WrongOption::new(format!("the option --arp-data-type {takes}, not `{name}`")).into()
     })
 }
 

@@ -278,7 +278,7 @@ impl Controlling {
                 let asked = own.asked.load(Ordering::Acquire);
                 if asked != known && !over.load(Ordering::Acquire) {
                     known = asked;
-                    watch::report_now(&record);
+                    watch::report_asked(&record);
                     own.answered.store(asked, Ordering::Release);
                 }
             }

@@ -1,5 +1,6 @@
 //! `atom ctl`: begins and ends windows of a run that continues, and asks it for reports.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use atom_core::{Error, Result};
 use clap::{Args, ValueEnum};
 
 use super::control::Page;
+use super::record;
 use crate::kept::records;
 use crate::kept::store::Store;
 use crate::proc_stat;
@@ -15,7 +17,7 @@ use crate::proc_stat;
 const DOING: &str = "controlling a run";
 
 /// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -47,7 +49,7 @@ pub enum What {
 /// Runs `atom ctl`.
 pub fn run(arguments: &Ctl) -> Result<()> {
     let pid = arguments.pid;
-    let page = find(pid)?;
+    let (page, record) = find(pid)?;
     let is_command = matches!(arguments.what, What::On | What::Off | What::Detach);
     if is_command && !page.is_commanded() {
         let reason = format!("the program of {pid} begins and ends windows itself");
@@ -61,7 +63,7 @@ pub fn run(arguments: &Ctl) -> Result<()> {
         What::On => page.switch(true),
         What::Off => page.switch(false),
         What::Detach => page.detach(),
-        What::Report => report(&page, pid)?,
+        What::Report => report(&page, &record, pid)?,
         What::Status => {
             let is_on = page.is_on.load(Ordering::Relaxed) != 0;
             let state = match (page.was_detached(), is_on, page.is_commanded()) {
@@ -80,13 +82,13 @@ pub fn run(arguments: &Ctl) -> Result<()> {
     Ok(())
 }
 
-/// The page of the run that a process is, or that waits for it.
-fn find(pid: u32) -> Result<Page> {
+/// The page and the record of the run that a process is, or that waits for it.
+fn find(pid: u32) -> Result<(Page, PathBuf)> {
     let store = Store::open()?;
     let waiter = proc_stat::parent_of(pid);
     let found = std::iter::once(pid).chain(waiter).find_map(|pid| {
         let record = records::of(store.folder(), pid);
-        Page::open(&record).ok()
+        Some((Page::open(&record).ok()?, record))
     });
     found.ok_or_else(|| {
         let reason = format!("{pid} is no `atom run` with windows, and no program of one");
@@ -94,8 +96,9 @@ fn find(pid: u32) -> Result<Page> {
     })
 }
 
-/// Lets all processes report, and waits until the run has passed that on.
-fn report(page: &Page, pid: u32) -> Result<()> {
+/// Lets all processes report, waits until they have, and says where the reports are.
+fn report(page: &Page, record: &Path, pid: u32) -> Result<()> {
+    let known = record::read(record).len();
     let number = page.ask();
     let start = Instant::now();
     while (page.answered.load(Ordering::Acquire).wrapping_sub(number) as i32) < 0 {
@@ -103,6 +106,9 @@ fn report(page: &Page, pid: u32) -> Result<()> {
             return Err(Error::new(DOING, format!("{pid} does not answer")));
         }
         sleep(PAUSE);
+    }
+    for file in record::reports(record::read(record).get(known..).unwrap_or_default()) {
+        println!("report: {}", file.display());
     }
     Ok(())
 }

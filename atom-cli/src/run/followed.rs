@@ -233,7 +233,8 @@ pub fn main() -> Option<ExitCode> {
             let error = execute(file.as_os_str(), &program.arguments, &environment);
             format!("executing the instrumented program: {error}")
         }
-        Ok((_, Made::Nothing(reason))) => reason.unwrap_or_default(),
+        Ok((_, Made::Nothing(reason))) => reason,
+        Ok((_, Made::Told(_))) => String::new(),
         Err(error) => error.to_string(),
     };
     call.note_reason(&reason);

@@ -49,8 +49,10 @@ pub struct RunRequest<'a> {
 pub enum Made {
     /// The entry with the instrumented program.
     Entry(Entry),
-    /// Nothing: for this reason, if it has not been told yet.
-    Nothing(Option<String>),
+    /// Nothing, for this reason.
+    Nothing(String),
+    /// Nothing, and the reason has been told; the exit code.
+    Told(u8),
 }
 
 impl<'a> RunRequest<'a> {
@@ -87,7 +89,7 @@ impl<'a> RunRequest<'a> {
                 Some(Found::Entry(entry)) => return Ok(Made::Entry(entry)),
                 // A person is told by a new attempt, with all details.
                 Some(Found::Reason(reason)) if voice != Voice::Loud => {
-                    return Ok(Made::Nothing(Some(reason)));
+                    return Ok(Made::Nothing(reason));
                 }
                 _ => {}
             }
@@ -121,7 +123,13 @@ impl<'a> RunRequest<'a> {
             let made = self.make(program, &parts, store, (&name, folder, voice));
             match &made {
                 Ok(()) => is_new = true,
-                Err(Failure::Job(answer)) => failure = Some(answer.clone()),
+                Err(Failure::Told(code)) => failure = Some(Made::Told(*code)),
+                Err(Failure::Job(answer)) => {
+                    if !answer.may_pass {
+                        shortcut.to_reason(&answer.reason, &stamps);
+                    }
+                    failure = Some(Made::Nothing(answer.reason.clone()));
+                }
                 Err(Failure::Other(_)) => {}
             }
             made.map_err(Failure::into_error)
@@ -135,12 +143,7 @@ impl<'a> RunRequest<'a> {
                 Ok(Made::Entry(entry))
             }
             (Err(error), None) => Err(error),
-            (Err(_), Some(answer)) => {
-                if let Some(answer) = answer.as_ref().filter(|answer| !answer.may_pass) {
-                    shortcut.to_reason(&answer.reason, &stamps);
-                }
-                Ok(Made::Nothing(answer.map(|answer| answer.reason)))
-            }
+            (Err(_), Some(failure)) => Ok(failure),
         }
     }
 
@@ -342,8 +345,10 @@ const MAKING: &str = "making the instrumented program";
 
 /// Why an entry was not made.
 enum Failure {
-    /// The program cannot be instrumented; the answer, if the reason has not been told.
-    Job(Option<Answer>),
+    /// The program cannot be instrumented, which has been told; the exit code.
+    Told(u8),
+    /// The program cannot be instrumented.
+    Job(Answer),
     /// Something else.
     Other(Error),
 }
@@ -351,7 +356,7 @@ enum Failure {
 impl Failure {
     fn into_error(self) -> Error {
         match self {
-            Self::Job(_) => Error::new("instrumenting the program", "it failed"),
+            Self::Told(_) | Self::Job(_) => Error::new("instrumenting the program", "it failed"),
             Self::Other(error) => error,
         }
     }
@@ -364,7 +369,7 @@ fn run(command: &mut Command, file: &Path, voice: Voice<'_>) -> std::result::Res
         let status = command.status().map_err(|e| fail(e.into()))?;
         return match status.code() {
             Some(0) => Ok(()),
-            Some(_) => Err(Failure::Job(None)),
+            Some(code) => Err(Failure::Told(code as u8)),
             None => Err(fail(format!("instrumenting ended: {status}").into())),
         };
     };
@@ -380,7 +385,7 @@ fn run(command: &mut Command, file: &Path, voice: Voice<'_>) -> std::result::Res
     let output = command.output().map_err(|e| fail(e.into()))?;
     match output.status.code() {
         Some(0) => Ok(()),
-        Some(_) => Err(Failure::Job(Some(answer(&output)))),
+        Some(_) => Err(Failure::Job(answer(&output))),
         None => Err(fail(
             format!("instrumenting ended: {}", output.status).into(),
         )),

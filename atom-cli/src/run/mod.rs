@@ -138,11 +138,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(code);
     }
     let ended = run_program(arguments)?;
-    Ok(ended.map_or(ExitCode::FAILURE, |ended| ended.exit_code()))
+    Ok(ended.map_or_else(ExitCode::from, |ended| ended.exit_code()))
 }
 
-/// Runs the program; `None` if it cannot be instrumented, which is told.
-pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
+/// Runs the program; an exit code if it cannot be instrumented, which is told.
+pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u8>> {
     if arguments.command.is_empty() {
         return Err(Error::usage("no program is named").advice(
             "write it behind the tool and `--`, as in `atom run icount -- bzip2 -k FILE`",
@@ -161,7 +161,8 @@ pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
     }
     let entry = match request.instrumented(&program, &store, Voice::Loud)? {
         Made::Entry(entry) => entry,
-        Made::Nothing(_) => return Ok(None),
+        Made::Nothing(reason) => return Err(Error::new("instrumenting the program", reason)),
+        Made::Told(code) => return Ok(Err(code)),
     };
     let record = Record::make(store.folder())?;
     record.add_report_options(&of_report)?;
@@ -190,6 +191,9 @@ pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
         arguments: followed::quoted(&program.arguments),
     };
     let mut processes = Processes::new(said, first, program.clone());
+    if !watch::was_asked() {
+        processes.remove_replaced();
+    }
     let later = Later::remember(&processes, &store);
     let replaceable = if arguments.per_process {
         None
@@ -231,7 +235,7 @@ pub fn run_program(arguments: &Arguments) -> Result<Option<Ended>> {
             program.file.display()
         ));
     }
-    Ok(Some(Ended {
+    Ok(Ok(Ended {
         process: first,
         profiles: processes
             .profiles()

@@ -45,6 +45,8 @@ struct Unseen {
 pub struct Processes {
     stages: Vec<Stage>,
     unseen: Vec<Unseen>,
+    /// Reports in between, which the reports at the end replace.
+    replaced: Vec<PathBuf>,
     /// The working folder.
     folder: Option<PathBuf>,
 }
@@ -66,7 +68,7 @@ impl Processes {
         }
         for stage in &mut all.stages {
             for paths in [&mut stage.reports, &mut stage.profiles, &mut stage.summed] {
-                forget_snapshots(paths);
+                all.replaced.extend(take_snapshots(paths));
             }
         }
         number_older(&mut all.stages, |stage| &mut stage.reports);
@@ -166,6 +168,14 @@ impl Processes {
         Some(written.map(|()| self.short(&file).into()))
     }
 
+    /// Removes the files of reports in between that those of the end replace.
+    pub fn remove_replaced(&mut self) {
+        for file in self.replaced.drain(..) {
+            // Two entries may name a file.
+            std::fs::remove_file(file).unwrap_or_default();
+        }
+    }
+
     /// The profiles, in the order in which their processes began.
     pub fn profiles(&self) -> Vec<&Path> {
         let all = self.stages.iter().flat_map(|s| &s.profiles);
@@ -214,9 +224,7 @@ impl Processes {
 
     /// A path, by its name in the working folder if it is in it or below.
     pub fn short(&self, path: &Path) -> String {
-        let folder = self.folder.as_deref();
-        let inner = folder.and_then(|folder| path.strip_prefix(folder).ok());
-        inner.unwrap_or(path).display().to_string()
+        short(path, self.folder.as_deref())
     }
 
     /// The line that names the reports, those in the working folder or below by their names in it.
@@ -338,15 +346,22 @@ fn number_older(stages: &mut [Stage], files: impl Fn(&mut Stage) -> &mut Vec<Pat
     }
 }
 
-/// Leaves out reports in between (`icount.out.now`) of which the report at the end is there (`icount.out`).
-fn forget_snapshots(paths: &mut Vec<PathBuf>) {
+/// A path, by its name in a folder if it is in it or below.
+pub fn short(path: &Path, folder: Option<&Path>) -> String {
+    let inner = folder.and_then(|folder| path.strip_prefix(folder).ok());
+    inner.unwrap_or(path).display().to_string()
+}
+
+/// Takes out reports in between (`icount.out.now`) of which the report at the end is there (`icount.out`).
+fn take_snapshots(paths: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     let all = paths.clone();
     let last = |path: &PathBuf| {
         path.to_str()
             .and_then(|path| path.strip_suffix(".now"))
             .map(PathBuf::from)
     };
-    paths.retain(|path| !last(path).is_some_and(|last| all.contains(&last)));
+    let is_replaced = |path: &mut PathBuf| last(path).is_some_and(|last| all.contains(&last));
+    paths.extract_if(.., is_replaced).collect()
 }
 
 /// Adds a path once.

@@ -141,6 +141,18 @@ pub fn read(record: &Path) -> Vec<Entry> {
     parse(&fs::read(record).unwrap_or_default())
 }
 
+/// The files of reports, each once.
+pub fn reports(entries: &[Entry]) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Report(_, file) if !files.contains(file) => files.push(file.clone()),
+            _ => {}
+        }
+    }
+    files
+}
+
 /// Process numbers of the watchers.
 pub fn watchers(entries: &[Entry]) -> Vec<i32> {
     let number = |entry: &Entry| match entry {

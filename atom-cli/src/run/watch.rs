@@ -10,15 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use atom_abi::{PROCESS_GONE, REPORT_NOW};
+use atom_abi::{PROCESS_GONE, REPORT_ASKED, REPORT_NOW};
 use atom_core::{Error, Result};
 use clap::Args as ClapArgs;
 
+use super::processes;
 use super::record::{self, Record};
 use crate::message::note;
 
 /// Longest wait for the report of a watcher after the program's end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a report that somebody has asked for.
+const ANSWER: Duration = Duration::from_secs(10);
 /// Time between two looks whether a watcher has ended.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -67,6 +70,8 @@ fn signal(text: &str) -> std::result::Result<i32, String> {
 /// Descriptor that wakes the thread which asks for reports; -1 if there is none.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
+/// True if somebody has asked for a report.
+static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 /// True if nobody wants to wait for a report any more.
 static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
@@ -108,8 +113,11 @@ impl Asking {
         WAKE.store(event.as_raw_fd(), Ordering::Relaxed);
         let (every, record) = (requests.every, record.file().to_path_buf());
         let ask = move || {
-            while wait(&event, every) {
-                report_now(&record);
+            while let Some(cause) = wait(&event, every) {
+                match cause {
+                    Cause::Time => _ = report_now(&record, 0),
+                    Cause::Asked => report_asked(&record),
+                }
             }
         };
         let builder = std::thread::Builder::new().spawn(ask);
@@ -128,8 +136,14 @@ impl Asking {
     }
 }
 
-/// Waits until a report is due; false if the program has ended.
-fn wait(event: &OwnedFd, every: Option<Duration>) -> bool {
+/// Why a report is due.
+enum Cause {
+    Time,
+    Asked,
+}
+
+/// Waits until a report is due; `None` if the program has ended.
+fn wait(event: &OwnedFd, every: Option<Duration>) -> Option<Cause> {
     let mut poll = libc::pollfd {
         fd: event.as_raw_fd(),
         events: libc::POLLIN,
@@ -137,36 +151,61 @@ fn wait(event: &OwnedFd, every: Option<Duration>) -> bool {
     };
     let most = i32::MAX as u128;
     let limit = every.map_or(-1, |time| time.as_millis().clamp(1, most) as i32);
-    let mut count = 0u64;
+    let (mut count, mut cause) = (0u64, Cause::Time);
     // SAFETY: the kernel writes into the structure, and eight bytes.
     unsafe {
         if libc::poll(&mut poll, 1, limit) > 0 {
             libc::read(event.as_raw_fd(), (&raw mut count).cast(), 8);
+            cause = Cause::Asked;
         }
     }
-    !IS_OVER.load(Ordering::Relaxed)
+    (!IS_OVER.load(Ordering::Relaxed)).then_some(cause)
 }
 
-/// Lets all processes of a run report now, by its record.
-pub fn report_now(record: &Path) {
+/// Lets all processes of a run report now, by its record. Returns how many they are.
+fn report_now(record: &Path, value: usize) -> usize {
     let watchers = record::watchers(&record::read(record));
-    watchers.iter().for_each(|watcher| {
-        tell(*watcher, REPORT_NOW);
-    });
+    let told = watchers.iter().filter(|w| tell(**w, REPORT_NOW, value));
+    told.count()
 }
 
-/// Sends a command; false if the process is not there.
-fn tell(watcher: i32, command: i32) -> bool {
-    let nothing = libc::sigval {
-        sival_ptr: std::ptr::null_mut(),
+/// As somebody asks for it: earlier reports are kept, and it is told where the new ones are when they are written.
+pub fn report_asked(record: &Path) {
+    WAS_ASKED.store(true, Ordering::Relaxed);
+    let known = record::read(record).len();
+    let wanted = report_now(record, REPORT_ASKED);
+    let start = Instant::now();
+    let mut reports = Vec::new();
+    while reports.len() < wanted && start.elapsed() < ANSWER && !IS_OVER.load(Ordering::Relaxed) {
+        sleep(PAUSE);
+        reports = record::reports(&record::read(record)[known..]);
+    }
+    let folder = std::env::current_dir().ok();
+    let names = reports
+        .iter()
+        .map(|r| processes::short(r, folder.as_deref()));
+    if !reports.is_empty() {
+        note(&format!("report: {}", names.collect::<Vec<_>>().join(", ")));
+    }
+}
+
+/// True if somebody has asked for a report, and wants to find it after the end.
+pub fn was_asked() -> bool {
+    WAS_ASKED.load(Ordering::Relaxed)
+}
+
+/// Sends a command with a value; false if the process is not there.
+fn tell(watcher: i32, command: i32, value: usize) -> bool {
+    let value = libc::sigval {
+        sival_ptr: std::ptr::without_provenance_mut(value),
     };
     // SAFETY: a system call on a child, which has not been waited for.
-    unsafe { libc::sigqueue(watcher, command, nothing) == 0 }
+    unsafe { libc::sigqueue(watcher, command, value) == 0 }
 }
 
 /// Lets the watchers report where the program has not, and waits for their ends.
 pub fn finish(watchers: &[i32]) {
-    for watcher in watchers.iter().filter(|w| tell(**w, PROCESS_GONE)) {
+    for watcher in watchers.iter().filter(|w| tell(**w, PROCESS_GONE, 0)) {
         let status = ended(*watcher).unwrap_or_else(|| {
             // SAFETY: system calls on a child, which has not been waited for.
             unsafe { libc::kill(*watcher, libc::SIGKILL) };

@@ -242,7 +242,7 @@ fn run_tool(
         command: settings.command.clone(),
         ..arguments
     };
-    Ok(run::run_program(&arguments)?)
+    Ok(run::run_program(&arguments)?.ok())
 }
 
 /// A word of the command line, for a log.

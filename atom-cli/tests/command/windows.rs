@@ -475,13 +475,9 @@ fn a_run_is_controlled_from_outside() {
     assert!(asked.ctl("status").starts_with("on; measured: 1 window, "));
     asked.ctl("off");
     asked.work("once");
-    asked.ctl("report");
     let now = place.folder.join("icount.out.now");
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !now.exists() && std::time::Instant::now() < until {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let told = format!("report: {}\n", now.display());
+    assert_eq!(asked.ctl("report"), told);
     let text = std::fs::read_to_string(&now).expect("a report");
     // What runs until the first test of the window is missing: here the start of the procedure.
     let (found, start) = (count(&text, "measured"), 10);

@@ -13,6 +13,7 @@ use super::process::Process;
 use super::query;
 use super::session::Session;
 use crate::cfg::Status;
+use crate::error::ErrorKind;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::x86::direct_target;
 
@@ -95,11 +96,15 @@ pub(super) fn table(process: &Process<'_>) -> Host {
     }
 }
 
-extern "C" fn error(context: *mut Context, message: StrRef) {
+extern "C" fn error(context: *mut Context, is_usage: bool, message: StrRef) {
     let session = program(context);
     // The tool's own error: mostly about its options, so where its file is does not matter.
     let name = session.tool.name();
-    session.note(crate::Error::new("running the tool", text(message)).symbol(name));
+    let mut error = crate::Error::new("running the tool", text(message)).symbol(name);
+    if is_usage {
+        error.kind = ErrorKind::Usage;
+    }
+    session.note(error);
 }
 
 extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef) -> ! {

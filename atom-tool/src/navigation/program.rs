@@ -244,7 +244,7 @@ impl<'a> Program<'a> {
         let host = self.host();
         if bytes.len() != size {
             let message = format!("no memory for {size} bytes of {what}");
-            (host.error)(host.context, StrRef::new(&message));
+            (host.error)(host.context, false, StrRef::new(&message));
             return 0;
         }
         (host.add_data)(host.context, bytes.as_ptr(), size)

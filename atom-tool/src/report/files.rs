@@ -48,10 +48,7 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn read(options: &Options<'a>) -> Result<Self> {
-        let rows = options.value("--top")?.map(|top| {
-            top.parse()
-                .map_err(|_| format!("the option --top takes a number, not `{top}`"))
-        });
+        let rows = options.given_number("--top")?;
         let width = options.given_size("--width")?;
         let is_full = options.flag("--full-names");
         Ok(Self {
@@ -59,7 +56,7 @@ impl<'a> Wanted<'a> {
             json: options.value("--json")?,
             profile: options.given("--profile")?,
             has_no_profile: options.flag("--no-profile"),
-            rows: rows.transpose()?,
+            rows,
             width: if is_full { Some(FULL) } else { width },
         })
     }

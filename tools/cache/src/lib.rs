@@ -165,9 +165,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let name = program.name();
     if let Some(second) = geometry.second {
         if with_code {
-            return Err(
-                "a second level is simulated for data only: leave out --icache or --l2".into(),
-            );
+            let message = "a second level is simulated for data only: leave out --icache or --l2";
+            return Err(WrongOption::new(message).into());
         }
         let caches = program.thread_data(Caches::new());
         program.add_call(Before, second::begin(), (caches, second.0));

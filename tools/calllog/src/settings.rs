@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atom_tool::clocks::{self, ProfTimer};
-use atom_tool::{Options, Program, Result, Sites, StringList, Strings, plain_data};
+use atom_tool::{Options, Program, Result, Sites, StringList, Strings, WrongOption, plain_data};
 use call_log::clock::Clock;
 
 plain_data! {
@@ -51,7 +51,8 @@ impl Settings {
                     .find(|(name, _)| *name == word)
                     .ok_or_else(|| {
                         let words: Vec<_> = Clock::NAMED.iter().map(|(name, _)| *name).collect();
-                        format!("the option --clock takes {}, not `{word}`", words.join("|"))
+                        let words = words.join("|");
+                        WrongOption::new(format!("the option --clock takes {words}, not `{word}`"))
                     })?
                     .1
             }

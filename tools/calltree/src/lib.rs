@@ -42,10 +42,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         texts.push(options.value(option)?.unwrap_or_default());
     }
     let per_thread = options.flag("--per-thread");
-    let repeats = options.value("--recursion")?.unwrap_or_default();
-    let repeats = repeats
-        .parse()
-        .map_err(|_| format!("the option --recursion takes a number, not `{repeats}`"))?;
+    let repeats = options.number("--recursion")?;
     let most = options.size("--paths")?;
     options.finish()?;
     for object in program.objects() {

@@ -156,11 +156,11 @@ impl Options {
         let l2 = options.value("--l2")?.unwrap_or_default();
         if !line.is_power_of_two() || line > MAX_LINE {
             let message = "a power of two of bytes, at most 4096";
-            return Err(format!("a line has {message}, not {line}").into());
+            return Err(WrongOption::new(format!("a line has {message}, not {line}")).into());
         }
         let level = |name: &str, text: &str, most: usize| -> Result<u64> {
             let shape = level(text, line, most as u64);
-            shape.map_err(|reason| format!("the option {name}: {reason}").into())
+            shape.map_err(|reason| WrongOption::new(format!("the option {name}: {reason}")).into())
         };
         let (l1, l2) = (level("--l1", l1, MAX_L1)?, level("--l2", l2, MAX_L2)?);
         let shape = Shape(u64::from(line.trailing_zeros()) | l1 << 4 | l2 << 28);

@@ -102,7 +102,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         return afl::instrument(program, &settings);
     }
     if let Some(name) = settings.given() {
-        return Err(format!("{name} needs --afl").into());
+        return Err(WrongOption::new(format!("{name} needs --afl")).into());
     }
     let files = ReportFiles::from_options(&options)?;
     let has_counts = options.flag("--counts");

@@ -99,10 +99,16 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let page = options.size("--page")?;
     options.finish()?;
     if entries > MAX_ENTRIES as u64 {
-        return Err(format!("a buffer has at most {MAX_ENTRIES} entries, not {entries}").into());
+        return Err(WrongOption::new(format!(
+            "a buffer has at most {MAX_ENTRIES} entries, not {entries}"
+        ))
+        .into());
     }
     if !page.is_power_of_two() || page < 1024 {
-        return Err(format!("a page is a power of two of at least 1024 bytes, not {page}").into());
+        return Err(WrongOption::new(format!(
+            "a page is a power of two of at least 1024 bytes, not {page}"
+        ))
+        .into());
     }
     let shape = entries << 8 | u64::from(page.trailing_zeros());
     let buffer = program.thread_data(Buffer::zero());

@@ -41,7 +41,9 @@ fn kinds(text: &str) -> Result<u8> {
             ("all", _) => 15,
             ("none", _) => 0,
             (_, Some(leak)) => 1 << leak as u8,
-            (word, None) => return Err(format!("`{word}` is no kind of leaks").into()),
+            (word, None) => {
+                return Err(WrongOption::new(format!("`{word}` is no kind of leaks")).into());
+            }
         };
     }
     Ok(bits)
@@ -56,12 +58,17 @@ enum Check {
 }
 
 /// A byte to fill with, as a hexadecimal number.
-fn byte(text: Option<&str>) -> Result<u16> {
-    let digits = text.map(|text| text.strip_prefix("0x").unwrap_or(text));
-    let number = digits
-        .map(|digits| u8::from_str_radix(digits, 16))
-        .transpose()?;
-    Ok(number.map_or(NO_FILL, u16::from))
+fn byte(options: &atom_tool::Options<'_>, name: &str) -> Result<u16> {
+    let Some(text) = options.value(name)? else {
+        return Ok(NO_FILL);
+    };
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let wrong = |_| {
+        WrongOption::new(format!(
+            "the option {name} takes a hexadecimal byte, not `{text}`"
+        ))
+    };
+    Ok(u8::from_str_radix(digits, 16).map_err(wrong)?.into())
 }
 
 /// Reads the options.
@@ -80,9 +87,9 @@ pub fn read(args: &Args) -> Result<Options> {
     let text = |name: &str| options.value(name).map(Option::unwrap_or_default);
     let shown = kinds(text("--show-leak-kinds")?)?;
     let errors = kinds(text("--errors-for-leak-kinds")?)?;
-    let exit_code: i32 = text("--error-exitcode")?.parse()?;
+    let exit_code: i32 = options.number("--error-exitcode")?;
     let quarantine = options.size("--freelist-vol")?;
-    let callers = text("--num-callers")?.parse()?;
+    let callers = options.number("--num-callers")?;
     let yes = |name: &str| options.choice(name, &[("no", 0), ("yes", 1)]);
     let no = |name: &str| options.choice(name, &[("yes", 0), ("no", 1)]);
     let resolutions = [("high", 0), ("med", 4), ("low", 2)];
@@ -92,15 +99,15 @@ pub fn read(args: &Args) -> Result<Options> {
         hides_mismatches: no("--show-mismatched-frees")?,
     };
     let fill = Fill {
-        allocated: byte(options.value("--malloc-fill")?)?,
-        freed: byte(options.value("--free-fill")?)?,
+        allocated: byte(&options, "--malloc-fill")?,
+        freed: byte(&options, "--free-fill")?,
     };
     let log = text("--log-file")?;
     let xml = options.value("--xml-file")?;
     let generates = [("no", 0), ("yes", 1), ("all", 1)];
     let manner = Manner {
-        log_fd: text("--log-fd")?.parse()?,
-        xml_fd: text("--xml-fd")?.parse()?,
+        log_fd: options.number("--log-fd")?,
+        xml_fd: options.number("--xml-fd")?,
         first_error_code: if yes("--exit-on-first-error")? == 1 {
             exit_code
         } else {

@@ -317,7 +317,10 @@ fn models(options: &atom_tool::Options<'_>) -> Result<u32> {
             "gshare" => 1 << GSHARE,
             "tage" => 1 << TAGE,
             _ => {
-                return Err(format!("--model takes 2bit, gshare and tage, not \"{name}\"").into());
+                return Err(WrongOption::new(format!(
+                    "--model takes 2bit, gshare and tage, not \"{name}\""
+                ))
+                .into());
             }
         };
     }

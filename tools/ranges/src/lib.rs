@@ -207,11 +207,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
         .map(|w| Code::parse(w))
         .collect::<Result<_>>()?;
     if data.is_empty() && codes.is_empty() {
-        return Err(
-            "say which data with --data, which code with --code, or both: \
-                    --data table, --data heap:proc=main, --code 'parse*'"
-                .into(),
-        );
+        let message = "say which data with --data, which code with --code, or both: \
+                       --data table, --data heap:proc=main, --code 'parse*'";
+        return Err(WrongOption::new(message).into());
     }
 
     let state = program.thread_data(State::zero());

@@ -195,7 +195,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     options.finish()?;
     if !line.is_power_of_two() || line > MOST_LINE {
         let reason = format!("a power of two of at most {MOST_LINE} bytes");
-        return Err(format!("a line is {reason}, not {line}").into());
+        return Err(WrongOption::new(format!("a line is {reason}, not {line}")).into());
     }
 
     let (mut groups, mut parts) = (Vec::new(), Vec::new());

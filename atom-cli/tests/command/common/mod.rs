@@ -140,7 +140,9 @@ impl Folder {
 
 /// The exit code of the command after a message: 2 for wrong usage, else 1.
 pub fn code_of(said: &str) -> i32 {
-    if said.starts_with("atom: reading the command line") {
+    let of_tool = said.strip_prefix("atom: running the tool");
+    let is_option = of_tool.is_some_and(|said| said.contains(" option "));
+    if is_option || said.starts_with("atom: reading the command line") {
         2
     } else {
         1

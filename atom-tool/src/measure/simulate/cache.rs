@@ -6,6 +6,7 @@
 
 use crate::Result;
 use crate::data::thread_data::ThreadCell;
+use crate::options::WrongOption;
 
 /// Largest number of lines in a cache.
 pub const MAX_LINES: usize = 1 << 14;
@@ -81,11 +82,13 @@ impl Shape {
         let sets = lines / ways.max(1);
         if !sets.is_power_of_two() || !line.is_power_of_two() || sets * ways * line != size {
             let shape = format!("{ways} lines of {line} bytes");
-            return Err(format!("{size} bytes are not a power of two of sets of {shape}").into());
+            let message = format!("{size} bytes are not a power of two of sets of {shape}");
+            return Err(WrongOption::new(message).into());
         }
         if lines > most as u64 || line > MAX_LINE {
             let reason = format!("at most {most} lines of at most {MAX_LINE} bytes");
-            return Err(format!("a cache has {reason}, not {lines} of {line}").into());
+            let message = format!("a cache has {reason}, not {lines} of {line}");
+            return Err(WrongOption::new(message).into());
         }
         let kind = match ways {
             1 => "direct mapped".to_owned(),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::cache::{MAX_LINES, Shape};
 use crate::Result;
-use crate::options::Options;
+use crate::options::{Options, WrongOption};
 
 /// Largest number of lines of the second level.
 pub const MAX_SECOND: usize = 1 << 22;
@@ -100,11 +100,12 @@ impl Geometry {
         let wanted = options.value("--l2")?.map(parsed).transpose()?;
         if let Some([size, ways, line]) = wanted.or(known) {
             let (second, text) = Shape::of(size, ways, line, MAX_SECOND)
-                .map_err(|e| format!("the second level: {e}"))?;
+                .map_err(|e| WrongOption::new(format!("the second level: {e}")))?;
             if second.line() < all.first.line() {
                 let (line, first) = (second.line(), all.first.line());
                 let reason = format!("its lines have {line} bytes, those of the first {first}");
-                return Err(format!("the second level cannot have smaller lines: {reason}").into());
+                let message = format!("the second level cannot have smaller lines: {reason}");
+                return Err(WrongOption::new(message).into());
             }
             (all.second, all.second_text) = (Some(second), text);
         } else if is_missing {
@@ -129,7 +130,8 @@ impl Geometry {
         let line = options.given_size("--line")?.unwrap_or(line);
         let origin = chosen.origin;
         let (first, first_text) = Shape::of(size, ways, line, MAX_LINES).map_err(|e| {
-            format!("the cache ({origin}, with --size, --ways and --line as given): {e}")
+            let given = "with --size, --ways and --line as given";
+            WrongOption::new(format!("the cache ({origin}, {given}): {e}"))
         })?;
         Ok(Self {
             first,
@@ -146,7 +148,10 @@ fn parsed(text: &str) -> Result<[u64; 3]> {
     let parts: Vec<Option<u64>> = text.split(',').map(bytes).collect();
     match parts[..] {
         [Some(size), Some(ways), Some(line)] => Ok([size, ways, line]),
-        _ => Err(format!("--l2 takes SIZE,WAYS,LINE, such as 256k,8,64, not `{text}`").into()),
+        _ => {
+            let message = format!("--l2 takes SIZE,WAYS,LINE, such as 256k,8,64, not `{text}`");
+            Err(WrongOption::new(message).into())
+        }
     }
 }
 

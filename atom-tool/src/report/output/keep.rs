@@ -9,7 +9,7 @@
 //!
 //! What is not a regular file (a device, a pipe, a symbolic link) is written to, and so is an empty file,
 //! which somebody made to be filled. A file that this process has written is replaced: the end of a
-//! process is reported again if an `exec` fails. So is a report of a process that continues.
+//! process is reported again if an `exec` fails. So is a report of a process that continues, unless somebody has asked for the next one.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint};
 use std::fs::{File, Metadata, TryLockError, symlink_metadata};
@@ -42,7 +42,8 @@ pub(super) fn create(path: &Path) -> Result<File> {
             // Gone meanwhile.
             continue;
         };
-        if !found.is_file() || is_own(&found) || analysis_rt::is_snapshot() {
+        let replaces = analysis_rt::is_snapshot() && !analysis_rt::keeps_snapshots();
+        if !found.is_file() || is_own(&found) || replaces {
             break;
         }
         if found.len() == 0 {
