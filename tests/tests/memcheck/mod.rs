@@ -148,6 +148,33 @@ fn client_requests_have_their_effect() {
 }
 
 #[test]
+fn leaks_are_found_while_the_program_runs() {
+    for level in ["-O0", "-O2"] {
+        let program = build("asked.c", &[level]);
+        let outcome = memcheck(&program, &[], &["--leak-check=full"]);
+        let found = String::from_utf8_lossy(&outcome.stdout);
+        let expected = [
+            "lost 0/0 possibly 300/1 reachable 1000/1",
+            "lost 120/3 possibly 300/1 reachable 1000/1",
+            "lost 190/4 possibly 300/1 reachable 1000/1",
+            "lost 190/4 possibly 300/1 reachable 1000/1",
+            "lost 190/4 possibly 300/1 reachable 0/0",
+        ];
+        assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{level}");
+        let told = told(&outcome);
+        let times = |text: &str| told.iter().filter(|line| line.starts_with(text)).count();
+        // In the second search and at the end, not where only what is new is wanted.
+        assert_eq!(times("120 bytes in 3 blocks are definitely lost"), 2);
+        // In the third search and at the end.
+        assert_eq!(times("70 bytes in 1 blocks are definitely lost"), 2);
+        assert_eq!(times("300 bytes in 1 blocks are possibly lost"), 3);
+        assert_eq!(times("LEAK SUMMARY:"), 6);
+        // What was asked for is no error.
+        assert_eq!(times("ERROR SUMMARY: 3 errors from 3 contexts"), 1);
+    }
+}
+
+#[test]
 fn ranges_of_functions_are_checked() {
     for level in ["-O0", "-O2"] {
         let program = build("ranges.c", &[level]);

@@ -6,9 +6,9 @@
 use std::cell::UnsafeCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 use atom_tool::SpinLock;
 
@@ -98,8 +98,8 @@ static REGISTRY: Locked = Locked {
     }),
 };
 static IS_USED: AtomicBool = AtomicBool::new(false);
-/// Blocks that take part in the search for leaks, by their starts.
-static LEAKS: OnceLock<Vec<&'static Block>> = OnceLock::new();
+/// Blocks that take part in the search for leaks, by their starts. Each search has a list of its own, which stays.
+static LEAKS: AtomicPtr<Vec<&'static Block>> = AtomicPtr::new(null_mut());
 
 /// What a request cannot do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -408,8 +408,9 @@ pub fn nearest(address: u64) -> Option<Known> {
     })
 }
 
-/// Before leaks are looked for: blocks that have others inside take no part.
+/// Before leaks are looked for: no block has a mark, and blocks that have others inside take no part.
 pub fn begin_leaks() {
+    slots::live().for_each(|block| block.mark.store(0, Relaxed));
     if !is_used() {
         return;
     }
@@ -429,25 +430,31 @@ pub fn begin_leaks() {
     let next = starts.into_iter().skip(1).chain([u64::MAX]);
     let inner = live.into_iter().zip(next);
     let inner = inner.filter(|(custom, next)| custom.end() <= *next);
-    let _ = LEAKS.set(inner.map(|(custom, _)| custom.block).collect());
+    let blocks: Vec<_> = inner.map(|(custom, _)| custom.block).collect();
+    blocks.iter().for_each(|block| block.mark.store(0, Relaxed));
+    LEAKS.store(Box::into_raw(Box::new(blocks)), Release);
+}
+
+fn leaks() -> &'static [&'static Block] {
+    // SAFETY: null, or a list that stays.
+    unsafe { LEAKS.load(Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 
 /// All live blocks that take part in the search for leaks.
 pub fn live() -> impl Iterator<Item = &'static Block> {
-    let custom = LEAKS.get().into_iter().flatten().copied();
+    let custom = leaks().iter().copied();
     slots::live().filter(|block| !is_outer(block)).chain(custom)
 }
 
 /// The block at an address, or near it, that takes part in the search for leaks.
 #[inline]
 pub fn find(address: u64) -> Option<&'static Block> {
-    if let Some(custom) = LEAKS.get() {
-        let after = custom.partition_point(|block| block.start() <= address);
-        let block = after.checked_sub(1).and_then(|place| custom.get(place));
-        let is_in = |block: &Block| address - block.start() < block.size().max(1);
-        if let Some(block) = block.filter(|block| is_in(block)) {
-            return Some(block);
-        }
+    let custom = leaks();
+    let after = custom.partition_point(|block| block.start() <= address);
+    let block = after.checked_sub(1).and_then(|place| custom.get(place));
+    let is_in = |block: &Block| address - block.start() < block.size().max(1);
+    if let Some(block) = block.filter(|block| is_in(block)) {
+        return Some(block);
     }
     slots::find(address).filter(|block| !is_outer(block))
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, OnceLock};
 
 use crate::caches::Cache;
 use crate::custom;
@@ -41,12 +42,69 @@ plain_data! {
     }
 }
 
-/// What the program's stack and registers were when it ended itself: rsp, then the registers that callees keep.
-static AT_EXIT: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+/// What the program's stack and registers were: rsp, then the registers that callees keep.
+struct Noted([AtomicU64; 7]);
+
+impl Noted {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 7])
+    }
+
+    fn set(&self, values: [u64; 7]) {
+        (self.0.iter().zip(values)).for_each(|(word, value)| word.store(value, Relaxed));
+    }
+
+    fn get(&self) -> [u64; 7] {
+        self.0.each_ref().map(|word| word.load(Relaxed))
+    }
+}
+
+/// When the program ended itself.
+static AT_EXIT: Noted = Noted::new();
+/// At the last client request.
+static AT_REQUEST: Noted = Noted::new();
+/// How much is told.
+static DETAIL: OnceLock<Detail> = OnceLock::new();
+/// What the last search has found.
+static LAST: Mutex<Option<Found>> = Mutex::new(None);
+
+/// What a search has found.
+#[derive(Default)]
+struct Found {
+    /// By the kinds of [`Leak`], and suppressed.
+    sums: [Amount; 5],
+    records: HashMap<Key, Amount>,
+}
+
+/// Which records a search tells, by how they differ from the search before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    All,
+    Increased,
+    Any,
+    New,
+}
+
+impl Changes {
+    fn has(self, before: Option<&Amount>, now: Amount) -> bool {
+        let known = before.copied().unwrap_or_default();
+        match self {
+            Self::All => true,
+            Self::Increased => now.bytes > known.bytes || now.blocks > known.blocks,
+            Self::Any => now != known,
+            Self::New => before.is_none(),
+        }
+    }
+}
+
 /// Most bytes of stack between the call of `exit` and the end of the process.
 const NEAR: u64 = 1 << 16;
 /// Functions that end the process.
 const ENDING: [&str; 4] = ["exit", "quick_exit", "_exit", "_Exit"];
+
+pub fn begin(detail: Detail) {
+    let _ = DETAIL.set(detail);
+}
 
 /// Adds what notes [`AT_EXIT`].
 pub fn add(program: &Program<'_>) {
@@ -64,11 +122,52 @@ pub fn add(program: &Program<'_>) {
 /// pointers of calls that have ended: the `_exit` in which `exit` ends is not noted.
 #[analysis]
 fn exiting(rsp: u64, rbx: u64, rbp: u64, r12: u64, r13: u64, r14: u64, r15: u64) {
-    let outer = AT_EXIT[0].load(Relaxed);
+    let outer = AT_EXIT.0[0].load(Relaxed);
     if outer <= rsp || outer - rsp > NEAR {
-        let values = [rsp, rbx, rbp, r12, r13, r14, r15];
-        (AT_EXIT.iter().zip(values)).for_each(|(word, value)| word.store(value, Relaxed));
+        AT_EXIT.set([rsp, rbx, rbp, r12, r13, r14, r15]);
     }
+}
+
+/// Adds the note of [`AT_REQUEST`].
+pub fn add_note(request: Inst<'_>) {
+    use Reg as R;
+    let args = (R::Rsp, R::Rbx, R::Rbp, R::R12, R::R13, R::R14, R::R15);
+    request.add_call(Before, requesting, args);
+}
+
+#[analysis]
+fn requesting(rsp: u64, rbx: u64, rbp: u64, r12: u64, r13: u64, r14: u64, r15: u64) {
+    AT_REQUEST.set([rsp, rbx, rbp, r12, r13, r14, r15]);
+}
+
+/// Looks for leaks while the program runs, as it asks for that. They are told, and do not count as errors.
+pub fn look(is_summary: bool, told: Changes) {
+    let Some(detail) = DETAIL.get() else { return };
+    let detail = Detail {
+        is_off: 0,
+        is_full: u8::from(!is_summary),
+        ..*detail
+    };
+    // Another thread looks just now: what it finds serves both.
+    if let Ok(mut last) = LAST.try_lock() {
+        custom::begin_leaks();
+        let _ = leaks(detail, &AT_REQUEST, told, &mut last);
+    }
+}
+
+/// What the last search has found: bytes or blocks that are lost (directly or not), possibly lost, reachable, and suppressed.
+pub fn counts(of_blocks: bool) -> [u64; 4] {
+    let last = LAST.try_lock().ok();
+    let sums = last.and_then(|last| Some(last.as_ref()?.sums));
+    let amount = |sum: Amount| if of_blocks { sum.blocks } else { sum.bytes };
+    let sums = sums.unwrap_or_default().map(amount);
+    let of = |leak: Leak| sums[leak as usize];
+    [
+        of(Leak::Definite) + of(Leak::Indirect),
+        of(Leak::Possible),
+        of(Leak::Reachable),
+        sums[4],
+    ]
 }
 
 /// Calls `found` for a block that a word leads to, and says whether that is certain.
@@ -133,8 +232,8 @@ fn reach(block: &Block, is_certain: bool, work: &mut Vec<[u64; 2]>) {
 }
 
 /// Marks what the roots lead to, and what that leads to.
-fn follow(memory: &Memory) {
-    let [rsp, registers @ ..] = AT_EXIT.each_ref().map(|word| word.load(Relaxed));
+fn follow(memory: &Memory, from: &Noted) {
+    let [rsp, registers @ ..] = from.get();
     let mut work = memory.roots(rsp);
     for word in registers {
         lead(memory, word, &mut |block, is_certain| {
@@ -258,15 +357,20 @@ pub fn report(detail: Detail, caches: AllThreads<Cache>) -> Sum {
     if detail.is_off != 0 {
         return Sum::default();
     }
-    leaks(detail)
+    // The lock may be held for ever, by a thread that is not in this process.
+    match LAST.try_lock() {
+        Ok(mut last) => leaks(detail, &AT_EXIT, Changes::All, &mut last),
+        Err(_) => leaks(detail, &AT_EXIT, Changes::All, &mut None),
+    }
 }
 
-fn leaks(detail: Detail) -> Sum {
+/// Finds the leaks by a stack and registers, and tells some. `last` is what the search before has found, then this one.
+fn leaks(detail: Detail, from: &Noted, told: Changes, last: &mut Option<Found>) -> Sum {
     let Some(memory) = Memory::of_process() else {
         out::note("Leaks are not looked for: /proc/self/maps cannot be read\n\n");
         return Sum::default();
     };
-    follow(&memory);
+    follow(&memory, from);
     follow_possible(&memory);
     let led_to = follow_lost(&memory);
     let mut records: HashMap<Key, Record> = HashMap::new();
@@ -292,11 +396,14 @@ fn leaks(detail: Detail) -> Sum {
         let bytes = record.own.bytes + record.more.bytes;
         (bytes, std::cmp::Reverse(*leak), *does as u8, *stack)
     });
+    let before = last.take().unwrap_or_default();
     let mut sums = [Amount::default(); 5];
     let mut sum = Sum::default();
     let count = in_order.len() as u64;
-    for (i, ((leak, does, _), record)) in in_order.iter().enumerate() {
-        let has = |bits: u8| detail.is_full != 0 && bits >> *leak as u8 & 1 != 0;
+    for (i, (key, record)) in in_order.iter().enumerate() {
+        let (leak, does, _) = key;
+        let is_told = detail.is_full != 0 && told.has(before.records.get(key), record.own);
+        let has = |bits: u8| is_told && bits >> *leak as u8 & 1 != 0;
         let mut place = *leak as usize;
         if has(detail.shown | detail.errors) {
             let told = Told {
@@ -327,6 +434,9 @@ fn leaks(detail: Detail) -> Sum {
         let (bytes, blocks) = (grouped(sum.bytes), grouped(sum.blocks));
         let _ = writeln!(text, "   {name:>15}: {bytes} bytes in {blocks} blocks");
     }
+    let own = in_order.iter().map(|(key, record)| (*key, record.own));
+    let records = own.collect();
+    *last = Some(Found { sums, records });
     if detail.is_full == 0 {
         text.push_str("Rerun with --leak-check=full to see details of leaked memory\n");
     }

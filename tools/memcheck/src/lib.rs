@@ -25,6 +25,7 @@ mod shadow;
 mod slots;
 mod suppressions;
 mod symbols;
+mod threads;
 mod told;
 mod traces;
 mod xml;
@@ -43,6 +44,7 @@ use options::Settings;
 #[analysis(uninterrupted)]
 fn begin(
     settings: Record<Settings>,
+    detail: Record<Detail>,
     names: Strings,
     calls: Sites,
     accesses: Sites,
@@ -51,6 +53,8 @@ fn begin(
     strings: Strings,
 ) {
     let settings = settings.get();
+    // The first thread has the first number.
+    threads::number();
     if !shadow::begin() || !slots::begin() {
         eprintln!("memcheck: the process has no room for shadow memory");
         std::process::exit(1);
@@ -61,6 +65,7 @@ fn begin(
     errors::begin(calls, accesses, settings.limits);
     symbols::begin(rows, strings);
     check::begin(checked);
+    leaks::begin(*detail.get());
     let given = Given::read(names);
     if let Err(error) = suppressions::begin(&given.suppressions) {
         eprintln!("memcheck: {error}");
@@ -126,6 +131,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     program.tables_may_grow();
     let args = (
         &options.settings,
+        &options.detail,
         &options.names,
         &stacks.calls,
         &references.sites,

@@ -8,15 +8,15 @@ use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd};
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 
 use atom_tool::prelude::*;
 
 use crate::fatal::Fatal;
 use crate::given::{self, Given};
 use crate::suppressions;
-use crate::told::Told;
-use crate::xml;
+use crate::told::{Kind, Told};
+use crate::{threads, xml};
 
 plain_data! {
     /// How it is told.
@@ -36,6 +36,9 @@ plain_data! {
     }
 }
 
+/// A descriptor is not open.
+const EBADF: i32 = 9;
+
 /// A place to write to.
 struct Place {
     /// The descriptor; -1 if there is none.
@@ -50,6 +53,8 @@ static MANNER: OnceLock<Manner> = OnceLock::new();
 static GIVEN: OnceLock<Given> = OnceLock::new();
 /// Number of errors that were told.
 static TOLD: AtomicU64 = AtomicU64::new(0);
+/// Number of the thread whose error was told last.
+static THREAD: AtomicU32 = AtomicU32::new(1);
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 /// The process ends by its first error.
 static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
@@ -111,6 +116,22 @@ impl Place {
         }
     }
 
+    /// For the process that reports in place of one that was killed, or that continues: it has no descriptors. The file is
+    /// opened again, or what `atom run` has by the descriptor's number.
+    fn reopened(&self) -> Option<File> {
+        let name = self.name.get()?;
+        let path = match name.as_str() {
+            "" => {
+                let how = MANNER.get()?;
+                let is_xml = std::ptr::eq(self, &XML);
+                let fd = if is_xml { how.xml_fd } else { how.log_fd };
+                format!("/proc/{}/fd/{fd}", output::waiter()).into()
+            }
+            name => given::path(name).ok()?,
+        };
+        File::options().create(true).append(true).open(path).ok()
+    }
+
     /// Opens the file of this process; false if it is the same as before.
     fn open_again(&self) -> bool {
         let name = self
@@ -138,7 +159,13 @@ fn put(place: &Place, text: &str) {
     if fd >= 0 && !IS_SILENT.load(Relaxed) {
         // SAFETY: it was opened here, and stays open.
         let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
-        let _ = file.write_all(text.as_bytes());
+        if file
+            .write_all(text.as_bytes())
+            .is_err_and(|error| error.raw_os_error() == Some(EBADF))
+            && let Some(mut file) = place.reopened()
+        {
+            let _ = file.write_all(text.as_bytes());
+        }
     }
 }
 
@@ -163,10 +190,18 @@ pub fn note(text: &str) {
 pub fn error(told: &Told) {
     let Some(how) = MANNER.get() else { return };
     let number = TOLD.fetch_add(1, Relaxed);
+    let thread = threads::number();
     let suppression = (how.with_suppressions != 0).then(|| suppressions::write(told));
     if how.is_xml != 0 {
-        put(&XML, &xml::error(told, number, suppression.as_deref()));
+        put(
+            &XML,
+            &xml::error(told, number, thread, suppression.as_deref()),
+        );
     } else {
+        let is_leak = matches!(told.kind, Kind::Leak(_));
+        if !is_leak && THREAD.swap(thread, Relaxed) != thread {
+            put_lines(&format!("Thread {thread}:"));
+        }
         put_lines(&told.text());
         put(&OUT, &suppression.unwrap_or_default());
     }
@@ -181,7 +216,7 @@ pub fn error(told: &Told) {
 /// Tells of the signal by which the process ends. Faults are told in any case.
 pub fn fatal(fatal: &Fatal) {
     match MANNER.get() {
-        Some(how) if how.is_xml != 0 => put(&XML, &xml::fatal(fatal)),
+        Some(how) if how.is_xml != 0 => put(&XML, &xml::fatal(fatal, threads::number())),
         Some(how) if how.is_quiet == 0 || fatal.code > 0 => put_lines(&fatal.text()),
         _ => {}
     }

@@ -3,7 +3,7 @@
 //! Four rotations of rdi, which turn it once around, and `xchg rbx, rbx` are a request. Its number and five arguments are six
 //! words at the address in rax; the answer is in rdx, where the program has put what it is without Valgrind.
 
-use std::ptr::with_exposed_provenance;
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
 use atom_tool::prelude::*;
 use atom_tool::stacks::FrameRule;
@@ -12,6 +12,7 @@ use atom_tool::{OutcomeFor, ThreadData, stack_around};
 use crate::caches::Cache;
 use crate::custom::{self, Refused};
 use crate::errors::{self, SITE, Wrong};
+use crate::leaks::{self, Changes};
 use crate::names::Does;
 use crate::{calls, muted, shadow, slots, traces};
 
@@ -65,6 +66,7 @@ pub fn add_call(
     cache: ThreadData<Cache>,
     is_told: bool,
 ) {
+    leaks::add_note(inst);
     let answer = OutcomeFor(Reg::Rdx);
     let is_told = u32::from(is_told);
     let args = (
@@ -102,6 +104,9 @@ mod number {
     pub const MAKE_MEM_DEFINED: u64 = 0x4d43_0002;
     pub const CHECK_MEM_IS_ADDRESSABLE: u64 = 0x4d43_0004;
     pub const CHECK_MEM_IS_DEFINED: u64 = 0x4d43_0005;
+    pub const DO_LEAK_CHECK: u64 = 0x4d43_0006;
+    pub const COUNT_LEAKS: u64 = 0x4d43_0007;
+    pub const COUNT_LEAK_BLOCKS: u64 = 0x4d43_000c;
     pub const MAKE_MEM_DEFINED_IF_ADDRESSABLE: u64 = 0x4d43_000b;
 }
 
@@ -126,6 +131,23 @@ fn requested(
         N::CHANGE_ERR_DISABLEMENT => return muted::mute(a),
         N::COUNT_ERRORS => return answer.returns(errors::sum().errors),
         N::MEMPOOL_EXISTS => return answer.returns(custom::has_pool(a).into()),
+        N::DO_LEAK_CHECK => {
+            let told = match b {
+                1 => Changes::Increased,
+                2 => Changes::Any,
+                3 => Changes::New,
+                _ => Changes::All,
+            };
+            return leaks::look(a != 0, told);
+        }
+        N::COUNT_LEAKS | N::COUNT_LEAK_BLOCKS => {
+            let counts = leaks::counts(request == N::COUNT_LEAK_BLOCKS);
+            for (place, count) in [a, b, c, d].into_iter().zip(counts) {
+                // SAFETY: the macro has variables of the program there.
+                unsafe { *with_exposed_provenance_mut::<u64>(place as usize) = count };
+            }
+            return;
+        }
         N::MAKE_MEM_NOACCESS
         | N::MAKE_MEM_UNDEFINED
         | N::MAKE_MEM_DEFINED

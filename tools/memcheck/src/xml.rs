@@ -109,9 +109,9 @@ fn stack(frames: &[Frame]) -> String {
 }
 
 /// An error.
-pub fn error(told: &Told, number: u64, suppression: Option<&str>) -> String {
+pub fn error(told: &Told, number: u64, thread: u32, suppression: Option<&str>) -> String {
     let mut text = format!(
-        "<error>\n  <unique>{number:#x}</unique>\n  <tid>1</tid>\n  <kind>{}</kind>\n",
+        "<error>\n  <unique>{number:#x}</unique>\n  <tid>{thread}</tid>\n  <kind>{}</kind>\n",
         told.kind.xml()
     );
     if let (Kind::Leak(_), Some((bytes, blocks))) = (told.kind, told.leaked) {
@@ -138,9 +138,9 @@ pub fn error(told: &Told, number: u64, suppression: Option<&str>) -> String {
 }
 
 /// The end by a signal.
-pub fn fatal(fatal: &Fatal) -> String {
+pub fn fatal(fatal: &Fatal, thread: u32) -> String {
     let mut text = format!(
-        "<fatal_signal>\n  <tid>1</tid>\n  <signo>{}</signo>\n  <signame>{}</signame>\n  <sicode>{}</sicode>\n",
+        "<fatal_signal>\n  <tid>{thread}</tid>\n  <signo>{}</signo>\n  <signame>{}</signame>\n  <sicode>{}</sicode>\n",
         fatal.signal, fatal.name, fatal.code
     );
     if let Some(event) = fatal.event {

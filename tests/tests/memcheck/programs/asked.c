@@ -1,0 +1,63 @@
+// Leaks that the program asks for while it runs. Each line of output is what a search has found: bytes and blocks.
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ASK(...) \
+    ({ \
+        volatile unsigned long words[6] = {__VA_ARGS__}; \
+        unsigned long answer = 0; \
+        __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx" \
+                         : "+d"(answer) : "a"(words) : "cc", "memory"); \
+        answer; \
+    })
+enum { CHECK = 0x4d430006, BYTES = 0x4d430007, BLOCKS = 0x4d43000c };
+
+static char *kept, *inside;
+
+// A frame of its own, so that no pointer stays in the caller's.
+__attribute__((noinline)) static void lose(int size, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char *volatile block = malloc(size);
+        block[0] = 1;
+        block = 0;
+    }
+}
+
+__attribute__((noinline)) static void look(int summary, int delta)
+{
+    unsigned long bytes[4] = {0}, blocks[4] = {0};
+    (void)ASK(CHECK, summary, delta);
+    (void)ASK(BYTES, (unsigned long)&bytes[0], (unsigned long)&bytes[1], (unsigned long)&bytes[2], (unsigned long)&bytes[3]);
+    (void)ASK(BLOCKS, (unsigned long)&blocks[0], (unsigned long)&blocks[1], (unsigned long)&blocks[2], (unsigned long)&blocks[3]);
+    printf("lost %lu/%lu possibly %lu/%lu reachable %lu/%lu\n", bytes[0], blocks[0], bytes[1], blocks[1], bytes[2], blocks[2]);
+}
+
+// What a call has left on the stack leads to nothing.
+__attribute__((noinline)) static void clean(void)
+{
+    volatile char bytes[4096];
+    for (unsigned i = 0; i < sizeof bytes; i++) bytes[i] = 0;
+}
+
+int main(void)
+{
+    static char buffer[1 << 12];
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+    kept = malloc(1000);
+    inside = (char *)malloc(300) + 100;
+    clean();
+    look(0, 0);
+    lose(40, 3);
+    clean();
+    look(0, 0);
+    lose(70, 1);
+    clean();
+    look(0, 1);
+    look(0, 2);
+    free(kept);
+    kept = 0;
+    clean();
+    look(1, 0);
+    return 0;
+}
