@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::common::browser;
 use crate::common::runs::{Runs, number, sum, total};
 use crate::common::{APP, stderr};
 use profile::{By, Role, Sum};
@@ -315,6 +316,40 @@ fn what_changed_is_shown() {
         !text.lines().any(|l| l.trim_end().ends_with(" twice")),
         "{text}"
     );
+}
+
+#[test]
+fn what_changed_is_a_page() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &[]);
+    runs.run("icount", "b.profile", &["x", "y"]);
+    let nothing = runs.report(&["diff", "--html", "diff.html", "a.profile", "b.profile"]);
+    assert_eq!(nothing, "");
+    let rows = runs.csv(&["diff", "a.profile", "b.profile"]);
+    let twice = rows.iter().find(|row| row["procedure"] == "twice").unwrap();
+    if !browser::is_installed() {
+        return;
+    }
+    let script = r##"
+        type("#find", "twice");
+        await settle();
+        const grid = all(".grid").at(-1);
+        const line = [...grid.querySelectorAll(".row")].find((row) => row.textContent.includes("twice"));
+        const cells = [...line.children].map((cell) => cell.textContent);
+        return { heads: texts("h2"), title: one("h1").textContent, cells, more: line.children[2].classList.contains("more") };
+    "##;
+    let found = browser::drive(&runs.folder, "diff.html", script);
+    assert_eq!(found["heads"][0], "facts");
+    assert!(
+        found["title"]
+            .as_str()
+            .unwrap()
+            .contains("a.profile -> b.profile")
+    );
+    let cell = |i: usize| found["cells"][i].as_str().unwrap().replace(',', "");
+    assert_eq!([cell(0), cell(1)], [&*twice["before"], &*twice["after"]]);
+    assert!(cell(2).starts_with('+') && cell(4) == "twice", "{found}");
+    assert_eq!(found["more"], true);
 }
 
 /// A build in another folder, with another file name, with copies of a procedure and lines before it, is compared as

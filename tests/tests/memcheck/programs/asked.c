@@ -12,11 +12,13 @@
     })
 enum { CHECK = 0x4d430006, BYTES = 0x4d430007, BLOCKS = 0x4d43000c };
 
-static char *kept, *inside;
+char *volatile kept, *volatile inside;
 
 // A frame of its own, so that no pointer stays in the caller's.
 __attribute__((noinline)) static void lose(int size, int count)
 {
+    volatile char room[256];
+    room[0] = 0;
     for (int i = 0; i < count; i++) {
         char *volatile block = malloc(size);
         block[0] = 1;
@@ -33,6 +35,15 @@ __attribute__((noinline)) static void look(int summary, int delta)
     printf("lost %lu/%lu possibly %lu/%lu reachable %lu/%lu\n", bytes[0], blocks[0], bytes[1], blocks[1], bytes[2], blocks[2]);
 }
 
+__attribute__((noinline)) static void take(void)
+{
+    // What calls of malloc leave is farther down than the variables of `clean` that are no array.
+    volatile char room[256];
+    room[0] = 0;
+    kept = malloc(1000);
+    inside = (char *)malloc(300) + 100;
+}
+
 // What a call has left on the stack leads to nothing.
 __attribute__((noinline)) static void clean(void)
 {
@@ -44,8 +55,7 @@ int main(void)
 {
     static char buffer[1 << 12];
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
-    kept = malloc(1000);
-    inside = (char *)malloc(300) + 100;
+    take();
     clean();
     look(0, 0);
     lose(40, 3);
@@ -55,7 +65,7 @@ int main(void)
     clean();
     look(0, 1);
     look(0, 2);
-    free(kept);
+    free((void *)kept);
     kept = 0;
     clean();
     look(1, 0);

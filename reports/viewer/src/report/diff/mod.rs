@@ -4,6 +4,7 @@
 //! together by procedure, or by procedure and source line, and matched by these names ([`partners`]).
 
 mod growth;
+mod page;
 mod partners;
 
 use std::collections::BTreeMap;
@@ -56,8 +57,21 @@ pub struct Diff {
     /// Write comma-separated values
     #[arg(long)]
     csv: bool,
+    /// Write a page for a browser to FILE, with all rows, in place of the text
+    #[arg(long, value_name = "FILE", conflicts_with = "csv")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     width: Width,
+}
+
+/// The name of the table of facts.
+const FACTS: &str = "facts";
+
+/// What differs in a table.
+struct Section {
+    grid: Grid,
+    /// Number of rows that are only in the profile before, and only in the one after.
+    unmatched: [usize; 2],
 }
 
 /// Values before and after; `None` where there is no row.
@@ -103,16 +117,15 @@ fn compare(
     let fail = |e: std::io::Error| Error::new("comparing", e);
     let names = partners::partners(before, after);
     let facts = facts(before, after);
-    let mut is_empty = true;
-    if !args.csv {
-        head(args, [before, after], &names[0], to).map_err(fail)?;
-    }
     if let Some(growth) = growth {
         growth.note_facts(after, &facts);
     }
-    if !facts.rows.is_empty() && !args.csv && args.table.is_none() {
-        is_empty = false;
-        print::grid(to, after, &facts, 0, args.width.of_tables()).map_err(fail)?;
+    let mut sections = Vec::new();
+    if args.table.is_none() && !args.csv {
+        sections.push(Section {
+            grid: facts,
+            unmatched: [0, 0],
+        });
     }
     for pair in pairs(args, [before, after])? {
         let [Some(a), Some(b)] =
@@ -125,25 +138,47 @@ fn compare(
         if let Some(growth) = growth.as_mut().filter(|_| is_cost) {
             growth.note_rows(&grid, whole);
         }
-        if args.csv {
-            print::csv(to, after, &grid, 0).map_err(fail)?;
-            continue;
-        }
-        if !grid.rows.is_empty() {
-            is_empty = false;
-            print::grid(to, after, &grid, args.top, args.width.of_tables()).map_err(fail)?;
-            if unmatched != [0, 0] {
-                let [a, b] = unmatched;
-                writeln!(
-                    to,
-                    "  not matched: {a} rows only before, {b} rows only after"
-                )
-                .map_err(fail)?;
-            }
-        }
+        sections.push(Section { grid, unmatched });
     }
-    if is_empty && !args.csv {
+    if args.csv {
+        let mut tables = sections.iter();
+        return tables.try_for_each(|s| print::csv(to, after, &s.grid, 0).map_err(fail));
+    }
+    sections.retain(|section| !section.grid.rows.is_empty());
+    let mut heading = Vec::new();
+    head(args, [before, after], &names[0], &mut heading).map_err(fail)?;
+    if let Some(file) = &args.html {
+        return page::write(file, after, &String::from_utf8_lossy(&heading), &sections);
+    }
+    to.write_all(&heading).map_err(fail)?;
+    for section in &sections {
+        write(args, after, section, to).map_err(fail)?;
+    }
+    if sections.is_empty() {
         writeln!(to, "no differences").map_err(fail)?;
+    }
+    Ok(())
+}
+
+/// Writes what differs in a table as text. All facts are shown.
+fn write(
+    args: &Diff,
+    after: &Profile,
+    section: &Section,
+    to: &mut dyn Write,
+) -> std::io::Result<()> {
+    let top = if section.grid.name == FACTS {
+        0
+    } else {
+        args.top
+    };
+    print::grid(to, after, &section.grid, top, args.width.of_tables())?;
+    let [a, b] = section.unmatched;
+    if [a, b] != [0, 0] {
+        writeln!(
+            to,
+            "  not matched: {a} rows only before, {b} rows only after"
+        )?;
     }
     Ok(())
 }
@@ -238,7 +273,7 @@ fn facts(before: &Profile, after: &Profile) -> Grid {
     }
     let heads = heads(vec![Head::key("fact", Type::Text)]);
     Grid {
-        name: "facts".into(),
+        name: FACTS.into(),
         heads,
         rows,
     }
