@@ -195,21 +195,10 @@ pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u
         processes.remove_replaced();
     }
     let later = Later::remember(&processes, &store);
-    let replaceable = if arguments.per_process {
-        None
+    let number = if arguments.per_process {
+        1
     } else {
-        processes.replaceable()
-    };
-    let number = match replaceable.map(|pairs| (together(&pairs), pairs)) {
-        Some((Ok(number), pairs)) => {
-            processes.have_been_replaced(&pairs);
-            number
-        }
-        Some((Err(e), _)) => {
-            note(&e.to_string());
-            1
-        }
-        None => 1,
+        put_together(&mut processes)
     };
     let list = arguments.children.then(|| processes.write_list()).flatten();
     let part = if is_sampled { "sampled" } else { "windows" };
@@ -283,6 +272,23 @@ fn in_any_folder(arguments: &Arguments) -> Arguments {
         }
     }
     arguments
+}
+
+/// Makes one report of those of all processes, if they can be added up. Returns how many were.
+fn put_together(processes: &mut Processes) -> usize {
+    let Some(pairs) = processes.replaceable() else {
+        return 1;
+    };
+    match together(&pairs) {
+        Ok(number) => {
+            processes.have_been_replaced(&pairs);
+            number
+        }
+        Err(e) => {
+            note(&e.to_string());
+            1
+        }
+    }
 }
 
 /// Puts one report of all processes and one profile in the place of the first pair of a report and a profile, and
