@@ -125,7 +125,7 @@ impl Place {
                 let how = MANNER.get()?;
                 let is_xml = std::ptr::eq(self, &XML);
                 let fd = if is_xml { how.xml_fd } else { how.log_fd };
-                format!("/proc/{}/fd/{fd}", output::waiter()).into()
+                format!("/proc/{}/fd/{fd}", output::run_that_waits()?).into()
             }
             name => given::path(name).ok()?,
         };

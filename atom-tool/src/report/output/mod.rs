@@ -75,9 +75,14 @@ pub fn path(template: &str) -> PathBuf {
     }
 }
 
-/// The process number of the `atom run` that waits for the program.
+/// The process number of the `atom run` that waits for the program, or else of its parent at the start.
 pub fn waiter() -> u32 {
     analysis_rt::waiter()
+}
+
+/// As [`waiter`], if there is such an `atom run`.
+pub fn run_that_waits() -> Option<u32> {
+    record::is_wanted().then(waiter)
 }
 
 /// Creates the file of [`path`]. An older file is kept: `name` becomes `name.1`, `name.1` becomes
