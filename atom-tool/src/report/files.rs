@@ -48,12 +48,15 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn read(options: &Options<'a>) -> Result<Self> {
+        // Messages name the options in this order.
+        let json = options.value("--json")?;
+        let output = options.given("--output")?;
         let rows = options.given_number("--top")?;
         let width = options.given_size("--width")?;
         let is_full = options.flag("--full-names");
         Ok(Self {
-            output: options.given("--output")?,
-            json: options.value("--json")?,
+            output,
+            json,
             profile: options.given("--profile")?,
             has_no_profile: options.flag("--no-profile"),
             rows,
