@@ -71,13 +71,9 @@ impl<'a> Wanted<'a> {
         let output = self
             .output
             .unwrap_or(if json.is_empty() { default } else { "" });
-        let report = [output, json].into_iter().find(|name| !name.is_empty());
-        let (profile, beside) = match self.profile {
-            _ if self.has_no_profile => (String::new(), ""),
-            Some(name) => (name.to_owned(), ""),
-            None => (beside([output, json]), report.unwrap_or("")),
-        };
-        ([output, json], profile, beside)
+        let reports = [output, json];
+        let (profile, beside) = profile_of(reports, self.profile, self.has_no_profile);
+        (reports, profile, beside)
     }
 }
 
@@ -135,11 +131,7 @@ impl ReportFiles {
     pub fn beside(options: &Options<'_>, report: &str, name: &str) -> Result<Self> {
         let given = options.given(name)?;
         let has_none = options.flag("--no-profile");
-        let (profile, beside) = match given {
-            _ if has_none => (String::new(), ""),
-            Some(name) => (name.to_owned(), ""),
-            None => (beside([report, ""]), report),
-        };
+        let (profile, beside) = profile_of([report, ""], given, has_none);
         Self::new(options, ["", "", &profile, beside], [0; 3])
     }
 
@@ -177,6 +169,17 @@ impl Arg<Files> for &ReportFiles {
 impl<'a> From<&'a ReportFiles> for NamedArg<'a> {
     fn from(files: &'a ReportFiles) -> Self {
         Self::Encoded(PlacedType::Files, files.bytes())
+    }
+}
+
+/// The name of the profile, which may be given or not be wanted, and the report beside which it is, if it has its name from
+/// that.
+fn profile_of<'a>(reports: [&'a str; 2], given: Option<&str>, has_none: bool) -> (String, &'a str) {
+    let report = reports.into_iter().find(|name| !name.is_empty());
+    match given {
+        _ if has_none => (String::new(), ""),
+        Some(name) => (name.to_owned(), ""),
+        None => (beside(reports), report.unwrap_or("")),
     }
 }
 

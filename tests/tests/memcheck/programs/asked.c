@@ -2,14 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ASK(...) \
-    ({ \
-        volatile unsigned long words[6] = {__VA_ARGS__}; \
-        unsigned long answer = 0; \
-        __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx" \
-                         : "+d"(answer) : "a"(words) : "cc", "memory"); \
-        answer; \
-    })
+#include "request.h"
+
 enum { CHECK = 0x4d430006, BYTES = 0x4d430007, BLOCKS = 0x4d43000c };
 
 char *volatile kept, *volatile inside;

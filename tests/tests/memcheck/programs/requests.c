@@ -4,16 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Four rotations of rdi and an exchange are a request; its number and arguments are at the address in rax.
+#include "request.h"
+
 #define REQUEST(...) (void)ASK(__VA_ARGS__)
-#define ASK(...) \
-    ({ \
-        volatile unsigned long words[6] = {__VA_ARGS__}; \
-        unsigned long answer = 0; \
-        __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx" \
-                         : "+d"(answer) : "a"(words) : "cc", "memory"); \
-        answer; \
-    })
 #define U(x) ((unsigned long)(x))
 
 enum {
