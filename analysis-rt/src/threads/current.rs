@@ -42,8 +42,19 @@ fn number_key() -> usize {
     if tid == getpid() {
         LEADER
     } else {
-        BY_NUMBER | (tid as usize) << 4
+        by_number(tid)
     }
+}
+
+/// The key of a task with a thread number.
+fn by_number(tid: u32) -> usize {
+    BY_NUMBER | (tid as usize) << 4
+}
+
+/// The record that the table has for a key.
+fn known(key: usize) -> Option<*mut ThreadRecord> {
+    let record = find(key)?.record.load(Ordering::Acquire);
+    (!record.is_null()).then_some(record)
 }
 
 /// Fresh thread-local variables, never freed; null before the start, when
@@ -90,13 +101,11 @@ fn missing(fs: usize) -> *mut ThreadRecord {
     }
     let mut record = null_mut();
     if fs != 0
-        && let Some(earlier) = find(number_key())
-    {
-        let candidate = earlier.record.load(Ordering::Acquire);
+        && let Some(candidate) = known(number_key())
         // SAFETY: records live for ever.
-        if !candidate.is_null() && !unsafe { (*candidate).adopted.swap(true, Ordering::AcqRel) } {
-            record = candidate;
-        }
+        && !unsafe { (*candidate).adopted.swap(true, Ordering::AcqRel) }
+    {
+        record = candidate;
     }
     if record.is_null() {
         record = new_record();
@@ -137,12 +146,9 @@ pub(crate) fn record() -> *mut ThreadRecord {
 #[inline(never)]
 fn record_elsewhere(fs: usize) -> *mut ThreadRecord {
     if fs != 0
-        && let Some(slot) = find(fs)
+        && let Some(record) = known(fs)
     {
-        let record = slot.record.load(Ordering::Acquire);
-        if !record.is_null() {
-            return record;
-        }
+        return record;
     }
     missing(fs)
 }
@@ -157,13 +163,10 @@ fn record_of_task(fs: usize) -> *mut ThreadRecord {
     if before == tid {
         return record;
     }
-    let number = BY_NUMBER | (tid as usize) << 4;
+    let number = by_number(tid);
     // A task that had a record of its own keeps it; this is asked first since it takes no system call.
-    if let Some(slot) = find(number) {
-        let own = slot.record.load(Ordering::Acquire);
-        if !own.is_null() {
-            return own;
-        }
+    if let Some(own) = known(number) {
+        return own;
     }
     // The one thread of a forked child continues with the record of the thread that forked.
     let is_forked = tid == getpid() && identity::kind() != ProcessKind::Other;
