@@ -14,7 +14,9 @@ use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 use crate::c::string::strlen;
 use crate::lifecycle::actions::Context;
 use crate::lifecycle::{dispositions, follow, handlers, last_stack, late};
-use crate::process::{dispatch, filters, mapping, objects, own_file, table, text, told, twins};
+use crate::process::{
+    dispatch, filters, mapping, objects, own_file, table, text, told, traced, twins,
+};
 use crate::sys::call::{getpid, syscall};
 use crate::sys::{broker, sandbox};
 
@@ -55,6 +57,7 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
     unsafe { own_file::protect(call) };
     text::look(call);
     twins::look(call);
+    traced::look(call);
     last_stack::look(call);
     let link = match call.number as i64 {
         libc::SYS_readlink => Some((first, &mut call.arguments[0])),

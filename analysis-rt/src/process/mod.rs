@@ -17,4 +17,5 @@ pub(crate) mod run;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod told;
+pub(crate) mod traced;
 pub(crate) mod twins;

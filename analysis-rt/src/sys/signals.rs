@@ -81,6 +81,7 @@ pub(crate) unsafe extern "C" fn uninterrupted(work: stacks::Work, argument: *mut
         }
         let before = change_mask(libc::SIG_SETMASK, DEFERRABLE);
         processor::with_defaults(|| stacks::call(work, argument));
+        stacks::left();
         change_mask(libc::SIG_SETMASK, before);
     }
 }

@@ -12,8 +12,9 @@
 
 use core::arch::{asm, naked_asm};
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::sys::call::syscall;
 use crate::sys::memory::{map, pages, unmap};
 
 /// Size of a stack in bytes. Pages that are not used take no memory.
@@ -26,6 +27,9 @@ const KEPT: usize = 64;
 static STACKS: [AtomicUsize; KEPT] = [const { AtomicUsize::new(0) }; KEPT];
 /// Bit that marks a stack in use. Stacks begin at pages.
 const TAKEN: usize = 1;
+
+/// True while a task wants to stop another one that is on none of these stacks.
+static IS_LEAVING_AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// What runs on another stack.
 pub(crate) type Work = unsafe extern "C" fn(*mut c_void);
@@ -146,6 +150,26 @@ pub(crate) fn is_own_at(stack_pointer: u64) -> bool {
         .map(|kept| kept.load(Ordering::Relaxed))
         .take_while(|start| *start != 0)
         .any(|start| start & TAKEN != 0 && at.wrapping_sub(start & !TAKEN) <= SIZE)
+}
+
+/// Says whether a task wants to stop another one that is on none of these stacks.
+pub(crate) fn await_leaving(is_awaited: bool) {
+    IS_LEAVING_AWAITED.store(is_awaited, Ordering::Release);
+}
+
+/// After work on such a stack: waits for as long as a task wants to stop this one here, for at most a second, since
+/// that task may have ended.
+pub(crate) fn left() {
+    const MOST: usize = 10_000;
+    const PAUSE: [i64; 2] = [0, 100_000];
+    for _ in 0..MOST {
+        if !IS_LEAVING_AWAITED.load(Ordering::Acquire) {
+            return;
+        }
+        // SAFETY: the kernel reads a time.
+        unsafe { syscall!(libc::SYS_nanosleep, PAUSE.as_ptr(), 0) };
+    }
+    await_leaving(false);
 }
 
 /// Does work on a stack of the usual size; on the present one if there is no memory. Signals must be blocked.

@@ -1,9 +1,6 @@
 //! Programs on small stacks, under tools that need much of a stack at times.
 
-use std::process::Command;
-
 use super::Place;
-use atom_tests::atom;
 
 const TOOLS: [&str; 8] = [
     "icount", "memtrace", "heap", "calltree", "counters", "predict", "reuse", "bbv",
@@ -24,15 +21,21 @@ fn small_stacks_are_left_alone() {
     let place = Place::new("stacks");
     place.program("gcc", "stacks.c", &["-pthread"]);
     for tool in TOOLS {
-        let mut command = Command::new(atom::command().unwrap());
-        command.arg(place.original()).arg("-o").arg(place.bundle());
-        command.args(["-q", "--libs", "--tool", tool]);
-        let output = command.output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{tool}: {error}");
+        place.instrument_by(tool, &["--libs"]);
         for way in WAYS {
             println!("{tool} {way}");
             place.same(&[way]);
         }
+    }
+}
+
+#[test]
+fn traced_tasks_stop_on_their_own_stacks() {
+    let place = Place::new("traced");
+    place.program("gcc", "traced.c", &[]);
+    for tool in ["icount", "cache", "memtrace", "calltree", "reuse"] {
+        println!("{tool}");
+        place.instrument_by(tool, &["--libs"]);
+        place.same(&[]);
     }
 }
