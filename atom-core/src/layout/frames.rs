@@ -50,7 +50,11 @@ impl AddressMap for Frames<'_> {
         let Some(proc) = self.layout.moved_proc_at(self.cfg, range.old_start) else {
             return found;
         };
-        let insts = self.insts(proc, range);
+        let mut insts = self.insts(proc, range);
+        // What is inserted after the instruction in front of the range is in it.
+        if self.cfg.proc_insts(proc).start < insts.start {
+            insts.start -= 1;
+        }
         self.in_line(proc, &insts, &mut found.adjustments);
         if !self.is_divided(proc) {
             self.apart(proc, range, &mut found);

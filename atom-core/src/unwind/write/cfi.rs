@@ -96,6 +96,10 @@ pub(super) fn rewrite(
         adjustments: &inserted.adjustments,
         frame: Frame::Below(0),
         out_of_line: &inserted.out_of_line,
+        apart: inserted
+            .out_of_line
+            .first()
+            .map_or(u64::MAX, |code| code.new),
         pending: &pending,
         states: Vec::new(),
         state_of: vec![None; pending.len()],
@@ -156,6 +160,8 @@ struct Writer<'a> {
     /// Where inserted code has moved rsp at `new`.
     frame: Frame,
     out_of_line: &'a [OutOfLine],
+    /// New location from which code out of line follows. The rows of the program's own locations may all be at it.
+    apart: u64,
     /// Indices of those whose original address is still to come, by that address.
     pending: &'a [usize],
     /// States at original addresses of code out of line.
@@ -311,6 +317,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the rows of code that is after all other code.
     fn out_of_line(&mut self) -> Read<()> {
+        self.apart = u64::MAX;
         for (code, state) in self
             .out_of_line
             .iter()
@@ -332,6 +339,7 @@ impl<'a> Writer<'a> {
     fn lower_until(&mut self, new: u64) -> Read<()> {
         while let Some((adjustment, rest)) = self.adjustments.split_first()
             && adjustment.at <= new
+            && adjustment.at < self.apart
         {
             self.adjustments = rest;
             let before = std::mem::replace(&mut self.frame, adjustment.frame);

@@ -236,11 +236,11 @@ impl<'m> Moves<'m> {
             let mut range = *r;
             if start > r.old_start {
                 range.old_start = start;
-                range.new_start = whole.new_address(start);
+                range.new_start = whole.row_address(start);
             }
             if end < r.old_end {
                 range.old_end = end;
-                range.new_end = whole.new_address(end);
+                range.new_end = whole.row_address(end);
             }
             (range.new_start < range.new_end).then_some(Piece { range, moves })
         })
