@@ -2,7 +2,7 @@
 //!
 //! A task stops wherever it is, so it may hold a lock of the runtime's, for which the task that stopped it would wait for
 //! ever. On a stack of the runtime's its rsp is not the program's either, and who looks for pointers finds no stack. Locks
-//! are held on such a stack only. So a task that stops there goes on and is stopped again, until it has left that stack.
+//! are held on such a stack only. So a task that stops there continues and is stopped again, until it has left that stack.
 
 use core::mem::MaybeUninit;
 
@@ -37,7 +37,7 @@ pub(crate) fn look(call: &mut SystemCall) {
         if !is_elsewhere(pid) {
             break;
         }
-        // The stop is taken, and the task goes on without the signal.
+        // The stop is taken, and the task continues without the signal.
         // SAFETY: nothing is written.
         unsafe { syscall!(libc::SYS_wait4, pid, 0, libc::__WALL, 0) };
         ptrace(libc::PTRACE_DETACH, pid, 0);
