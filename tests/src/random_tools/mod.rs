@@ -224,13 +224,14 @@ fn run_program(program: &Path, folder: &Path) -> Result<Outcome> {
 }
 
 /// Instruments a program with all its libraries and `with`, checks the result and does not run it: returns what
-/// the checker found. One of `every` instructions gets calls.
+/// the checker found. One of `every` instructions gets calls, in `only` these procedures if there are any.
 ///
 /// # Errors
 /// `atom` cannot be run.
 pub fn check(
     program: &Path,
     with: &[PathBuf],
+    only: &[&str],
     tool: &Path,
     number: usize,
     every: usize,
@@ -246,6 +247,7 @@ pub fn check(
     for file in with {
         command.arg("--with").arg(file);
     }
+    command.args(only.iter().flat_map(|name| ["--only", name]));
     let words = [number.to_string(), every.to_string()];
     command.arg("--").args(words).arg(folder.join("sums"));
     let made = run(&mut command, &patient())?;
@@ -267,6 +269,17 @@ pub struct Night {
 /// The libraries that are checked besides those of the program: the first of these that is there.
 const LIBRARIES: [&str; 2] = ["libcrypto.so.3", "libstdc++.so.6"];
 
+/// Procedures of the C library in assembly, some of which several frame descriptions cover. Each of their instructions gets
+/// calls.
+const DIVIDED: [&str; 6] = [
+    "setcontext",
+    "swapcontext",
+    "getcontext",
+    "makecontext",
+    "clone",
+    "vfork",
+];
+
 /// Judges the tools of a source; returns what failed.
 ///
 /// # Errors
@@ -279,6 +292,10 @@ pub fn all(night: &Night, folder: &Path) -> Result<Vec<String>> {
     for number in 0..night.tools {
         if let Some(what) = judge(&program, &tool, number, folder)? {
             failures.push(format!("tool {number}: {what}"));
+        }
+        let small = crate::programs::needed("true");
+        if let Some(what) = check(&small, &[], &DIVIDED, &tool, number, 1, folder)? {
+            failures.push(format!("tool {number}: {DIVIDED:?}: {what}"));
         }
         let Some(every) = night.every else { continue };
         // Each tool has other libraries, since all of them take long.
@@ -297,7 +314,7 @@ pub fn all(night: &Night, folder: &Path) -> Result<Vec<String>> {
             n => (crate::programs::needed("true"), place(LIBRARIES[n - 1])),
         };
         let with: Vec<PathBuf> = with.into_iter().collect();
-        if let Some(what) = check(&program, &with, &tool, number, every, folder)? {
+        if let Some(what) = check(&program, &with, &[], &tool, number, every, folder)? {
             failures.push(format!(
                 "tool {number}: {} {with:?}: {what}",
                 program.display()
