@@ -10,6 +10,7 @@ mod c;
 mod routine;
 mod rust;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -223,15 +224,14 @@ fn run_program(program: &Path, folder: &Path) -> Result<Outcome> {
     run(command.current_dir(folder), &setting)
 }
 
-/// Instruments a program with all its libraries and `with`, checks the result and does not run it: returns what
-/// the checker found. One of `every` instructions gets calls, in `only` these procedures if there are any.
+/// Instruments a program with all its libraries and options of `atom`, checks the result and does not run it: returns what
+/// the checker found. One of `every` instructions gets calls.
 ///
 /// # Errors
 /// `atom` cannot be run.
 pub fn check(
     program: &Path,
-    with: &[PathBuf],
-    only: &[&str],
+    options: &[OsString],
     tool: &Path,
     number: usize,
     every: usize,
@@ -244,10 +244,7 @@ pub fn check(
         .arg("-o")
         .arg(folder.join("whole"));
     command.args(["--libs", "-q", "--check", "--strict"]);
-    for file in with {
-        command.arg("--with").arg(file);
-    }
-    command.args(only.iter().flat_map(|name| ["--only", name]));
+    command.args(options);
     let words = [number.to_string(), every.to_string()];
     command.arg("--").args(words).arg(folder.join("sums"));
     let made = run(&mut command, &patient())?;
@@ -288,13 +285,16 @@ pub fn all(night: &Night, folder: &Path) -> Result<Vec<String>> {
     let source = Source::random(night.seed, night.language, night.tools);
     let tool = source.compile(folder)?;
     let program = program(folder)?;
+    let only: Vec<_> = (DIVIDED.iter())
+        .flat_map(|name| ["--only", name].map(OsString::from))
+        .collect();
     let mut failures = Vec::new();
     for number in 0..night.tools {
         if let Some(what) = judge(&program, &tool, number, folder)? {
             failures.push(format!("tool {number}: {what}"));
         }
         let small = crate::programs::needed("true");
-        if let Some(what) = check(&small, &[], &DIVIDED, &tool, number, 1, folder)? {
+        if let Some(what) = check(&small, &only, &tool, number, 1, folder)? {
             failures.push(format!("tool {number}: {DIVIDED:?}: {what}"));
         }
         let Some(every) = night.every else { continue };
@@ -313,8 +313,10 @@ pub fn all(night: &Night, folder: &Path) -> Result<Vec<String>> {
             0 => (crate::programs::needed("perl"), None),
             n => (crate::programs::needed("true"), place(LIBRARIES[n - 1])),
         };
-        let with: Vec<PathBuf> = with.into_iter().collect();
-        if let Some(what) = check(&program, &with, &[], &tool, number, every, folder)? {
+        let with: Vec<_> = (with.into_iter())
+            .flat_map(|file| ["--with".into(), file.into_os_string()])
+            .collect();
+        if let Some(what) = check(&program, &with, &tool, number, every, folder)? {
             failures.push(format!(
                 "tool {number}: {} {with:?}: {what}",
                 program.display()
