@@ -10,11 +10,7 @@ use atom_abi::SystemCall;
 
 use crate::sys::call::{is_error, syscall};
 use crate::sys::sandbox;
-use crate::sys::stacks;
-
-/// Number of times that a task is stopped at most, and the time in seconds and nanoseconds for which it runs in between.
-const MOST: usize = 10_000;
-const PAUSE: [i64; 2] = [0, 100_000];
+use crate::sys::stacks::{self, MOST_PAUSES};
 
 /// Where the kernel writes registers that nobody reads.
 static mut UNUSED: MaybeUninit<libc::user_regs_struct> = MaybeUninit::uninit();
@@ -29,12 +25,14 @@ pub(crate) fn look(call: &mut SystemCall) {
     {
         return;
     }
-    for _ in 0..MOST {
+    for _ in 0..MOST_PAUSES {
         // An error is the application's, which gets it from its own call.
         if is_error(ptrace(libc::PTRACE_ATTACH, pid, 0)) {
             return stacks::await_leaving(false);
         }
         if !is_elsewhere(pid) {
+            call.arguments[0] = libc::PTRACE_GETREGS as usize;
+            call.arguments[3] = (&raw mut UNUSED).expose_provenance();
             break;
         }
         // The stop is taken, and the task continues without the signal.
@@ -42,12 +40,9 @@ pub(crate) fn look(call: &mut SystemCall) {
         unsafe { syscall!(libc::SYS_wait4, pid, 0, libc::__WALL, 0) };
         ptrace(libc::PTRACE_DETACH, pid, 0);
         stacks::await_leaving(true);
-        // SAFETY: the kernel reads a time.
-        unsafe { syscall!(libc::SYS_nanosleep, PAUSE.as_ptr(), 0) };
+        stacks::pause();
     }
     stacks::await_leaving(false);
-    call.arguments[0] = libc::PTRACE_GETREGS as usize;
-    call.arguments[3] = (&raw mut UNUSED).expose_provenance();
 }
 
 /// Waits until a task has stopped, and leaves the stop to be waited for. True if the task is on a stack of the runtime's.

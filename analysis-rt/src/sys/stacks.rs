@@ -160,16 +160,23 @@ pub(crate) fn await_leaving(is_awaited: bool) {
 /// After work on such a stack: waits for as long as a task wants to stop this one here, for at most a second, since
 /// that task may have ended.
 pub(crate) fn left() {
-    const MOST: usize = 10_000;
-    const PAUSE: [i64; 2] = [0, 100_000];
-    for _ in 0..MOST {
+    for _ in 0..MOST_PAUSES {
         if !IS_LEAVING_AWAITED.load(Ordering::Acquire) {
             return;
         }
-        // SAFETY: the kernel reads a time.
-        unsafe { syscall!(libc::SYS_nanosleep, PAUSE.as_ptr(), 0) };
+        pause();
     }
     await_leaving(false);
+}
+
+/// Largest number of pauses while one task waits for another: about a second.
+pub(crate) const MOST_PAUSES: usize = 10_000;
+
+/// Waits for 100 microseconds.
+pub(crate) fn pause() {
+    const PAUSE: [i64; 2] = [0, 100_000];
+    // SAFETY: the kernel reads a time.
+    unsafe { syscall!(libc::SYS_nanosleep, PAUSE.as_ptr(), 0) };
 }
 
 /// Does work on a stack of the usual size; on the present one if there is no memory. Signals must be blocked.
