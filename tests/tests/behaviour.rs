@@ -81,6 +81,7 @@ programs! {
     recompute_c: "recompute.c",
     redparts_s: "redparts.S",
     redzone_s: "redzone.S",
+    runtimestack_c: "runtimestack.c",
     rust_rs: "rust.rs",
     scatter_s: "scatter.S",
     sections_cc: "sections.cc",

@@ -85,6 +85,7 @@ impl Discovered<'_> {
                 returns: *returns,
                 is_go: seed.is_go,
                 go_origin: seed.go_origin,
+                is_described: seed.is_described,
             });
             first_insts.push(first_inst);
             first_inst += part.insts.len() as u32;

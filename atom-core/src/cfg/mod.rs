@@ -40,6 +40,7 @@ pub(crate) mod regions;
 mod returns;
 pub mod seeds;
 mod size;
+mod stack_limits;
 mod start_code;
 pub mod stored;
 mod text_data;
@@ -129,6 +130,8 @@ pub struct Proc {
     pub is_go: bool,
     /// The language of such a function.
     pub go_origin: Origin,
+    /// True if a frame description starts where it does.
+    pub is_described: bool,
 }
 
 impl Proc {

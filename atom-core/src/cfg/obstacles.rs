@@ -15,7 +15,7 @@ use super::regions::region_end;
 use super::returns::{self, Use};
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
-use super::{frame_tables, go_stack, v8};
+use super::{frame_tables, go_stack, stack_limits, v8};
 use crate::image::Image;
 use crate::parallel::AT_ONCE;
 use crate::x86::{ControlFlow, Inst};
@@ -134,6 +134,10 @@ impl Discovery<'_> {
         add(
             go_stack::tight(frames, &self.bodies),
             "it may run at the end of a goroutine's stack, with too little left for inserted code",
+        );
+        add(
+            stack_limits::limited(self.image, frames, &self.bodies),
+            "it may run at the end of a stack of its language's runtime, with too little left for inserted code",
         );
         add(
             self.before_start(),

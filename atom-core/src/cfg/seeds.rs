@@ -150,6 +150,8 @@ pub struct Seed {
     pub go_origin: Origin,
     /// True if nothing proves that there is code.
     pub is_doubtful: bool,
+    /// True if a frame description starts there.
+    pub is_described: bool,
 }
 
 impl Seed {
@@ -178,6 +180,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
             .or_insert_with(|| Seed::bare(range.start));
         seed.end = Some(range.end);
         seed.looks_like_fragment = !range.is_entry;
+        seed.is_described = true;
     }
     for function in &frames.go {
         if image.is_code(function.start) {

@@ -154,7 +154,12 @@ fn write_proc(to: &mut Writer, proc: &Proc) {
     to.small(parent);
     to.small(proc.first_block.0);
     to.small(proc.block_count);
-    to.byte(bits([proc.is_local, proc.is_go, proc.name.is_some()]));
+    to.byte(bits([
+        proc.is_local,
+        proc.is_go,
+        proc.name.is_some(),
+        proc.is_described,
+    ]));
     to.byte(proc.returns as u8);
     to.byte(proc.go_origin as u8);
     to.text(proc.name.as_deref().unwrap_or_default());
@@ -189,6 +194,7 @@ fn read_proc(from: &mut Reader<'_>) -> Option<Proc> {
         returns: *RETURNS.get(usize::from(returns))?,
         is_go: flags & 2 != 0,
         go_origin: *ORIGINS.get(usize::from(origin))?,
+        is_described: flags & 8 != 0,
     })
 }
 
@@ -349,6 +355,7 @@ mod tests {
             returns: Returns::IfPossible,
             is_go: start == 0x1010,
             go_origin: Origin::Assembly,
+            is_described: start == 0x1000,
         };
         let block = |first: u32, flag: usize| Block {
             proc: ProcId(first),

@@ -194,7 +194,7 @@ impl<'s, 'a> Checker<'s, 'a> {
         self.stack.get_or_insert_with(|| Stack {
             free_below: is_free_below(image, cfg, id),
             foreign: if subject.placed.plan.has_private_stack {
-                Foreign::of(image, cfg, id, info)
+                subject.live.foreign(id, info)
             } else {
                 Foreign::default()
             },

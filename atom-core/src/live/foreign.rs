@@ -7,7 +7,8 @@
 //! A value comes from the stack pointer if it is rsp, a copy of rsp, or the result of arithmetic on one. Each procedure
 //! starts with rsp and rbp from its stack. Where rsp gets a value that does not certainly come from the stack
 //! pointer, it counts as *foreign*, up to the next such load of rsp, or to a call, which writes below rsp by itself. A
-//! word of a frame, or of known address, holds the stack pointer if the procedure saves it there.
+//! word of a frame, or of known address, holds the stack pointer if the procedure saves it there. In some code rsp
+//! counts as foreign everywhere ([`super::units`]).
 
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, InstId, ProcId};
@@ -44,6 +45,15 @@ impl Foreign {
             return Self::default();
         }
         Flow::new(image, cfg, id, info).run()
+    }
+
+    /// rsp may be foreign at each instruction of a procedure.
+    pub fn everywhere(cfg: &Cfg, id: ProcId) -> Self {
+        let insts = cfg.proc_insts(id);
+        Self {
+            first: insts.start,
+            insts: vec![[true; 2]; insts.len()],
+        }
     }
 
     /// True if rsp is foreign nowhere in the procedure.

@@ -24,6 +24,7 @@ mod solve;
 mod span;
 #[cfg(test)]
 mod tests;
+mod units;
 mod unknown_code;
 
 pub use below::is_free_below;
@@ -38,8 +39,10 @@ use crate::cfg::Cfg;
 use crate::cfg::stored::{Reader, Writer};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
+use crate::x86::InstructionInfoFactory;
 
 use solve::Solution;
+use units::Units;
 
 /// What an object and others expect of each other, when the objects of a process have been computed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -80,6 +83,8 @@ pub struct Live<'a> {
     may_set_df: Vec<bool>,
     /// True if the object may set the flag by which the processor checks alignment.
     may_check_alignment: bool,
+    /// Where rsp may lead to data in whole procedures.
+    units: Arc<Units>,
     /// Registers that count as live everywhere.
     kept: RegSet,
 }
@@ -97,6 +102,7 @@ impl<'a> Live<'a> {
             info.restores_flags && alignment::may_set_check(image, cfg, ProcId::from_index(p))
         };
         let may_check_alignment = graph.procs.iter().enumerate().any(restores);
+        let units = Arc::new(Units::of(image, cfg));
         // From here on the program's bytes are not read.
         image.release_pages();
         let (ends, expected) = solve::solve(cfg, &graph);
@@ -109,6 +115,7 @@ impl<'a> Live<'a> {
             told: Arc::new(outside.clone()),
             may_set_df,
             may_check_alignment,
+            units,
             kept: if image.is_go() {
                 convention::ALWAYS_IN_GO
             } else {
@@ -170,6 +177,7 @@ impl<'a> Live<'a> {
             expected: self.expected.clone(),
             told: self.told.clone(),
             may_set_df: self.may_set_df.clone(),
+            units: self.units.clone(),
             kept: self.kept | kept,
             ..*self
         }
@@ -185,6 +193,7 @@ impl<'a> Live<'a> {
             told: Arc::default(),
             may_set_df: vec![true; cfg.procs.len()],
             may_check_alignment: true,
+            units: Arc::new(Units::of(image, cfg)),
             kept: RegSet::ALL,
         }
     }
@@ -214,6 +223,15 @@ impl<'a> Live<'a> {
     /// True if the processor may check alignment because of the object.
     pub fn may_check_alignment(&self) -> bool {
         self.may_check_alignment
+    }
+
+    /// Where rsp may lead to data in a procedure. `info` is working storage.
+    pub fn foreign(&self, proc: ProcId, info: &mut InstructionInfoFactory) -> Foreign {
+        if self.units.contains(proc) {
+            Foreign::everywhere(self.cfg, proc)
+        } else {
+            Foreign::of(self.image, self.cfg, proc, info)
+        }
     }
 
     /// What is live before the first instruction of a block.

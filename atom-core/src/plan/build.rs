@@ -234,7 +234,7 @@ impl Planner<'_> {
             }
             let free_below = any && is_free_below(self.image, self.cfg, id);
             part.foreign = if any || self.exits.is_some() || has_more {
-                Foreign::of(self.image, self.cfg, id, &mut scratch.info)
+                self.live.foreign(id, &mut scratch.info)
             } else {
                 Foreign::default()
             };
