@@ -23,7 +23,7 @@ pub(super) fn limited(image: &Image, frames: &FrameFacts, bodies: &[Box<Body>]) 
         let after = frames.ranges.partition_point(|r| r.start <= body.start);
         after > 0 && body.start < frames.ranges[after - 1].end
     };
-    let compares = |body: &&Box<Body>| {
+    let compares = |body: &Body| {
         let mut insts = body.insts.iter().take(BEGINNING);
         insts.any(|inst| {
             let pc = image.base + u64::from(inst.offset);
@@ -31,12 +31,13 @@ pub(super) fn limited(image: &Image, frames: &FrameFacts, bodies: &[Box<Body>]) 
             bytes.is_some_and(is_comparison)
         })
     };
-    let is_checked = |body: &&Box<Body>| !is_described(body) && compares(body);
-    if bodies.par_iter().filter(is_checked).count() < FEWEST {
+    let is_checked = |body: &Body| !is_described(body) && compares(body);
+    let checked = bodies.par_iter().filter(|body| is_checked(body));
+    if checked.count() < FEWEST {
         return Vec::new();
     }
-    let first = bodies.iter().position(|body| is_checked(&body));
-    let last = bodies.iter().rposition(|body| is_checked(&body));
+    let first = bodies.iter().position(|body| is_checked(body));
+    let last = bodies.iter().rposition(|body| is_checked(body));
     let (Some(first), Some(last)) = (first, last) else {
         return Vec::new();
     };
