@@ -231,6 +231,9 @@ char *AddressText(long pc, char *buffer, long size);
 long RunTimeAddress(long pc);
 long AddressOf(long run_time);
 
+/* Copies size bytes at a run-time address, as far as they can be read, and returns their number: 0 where nothing is mapped. */
+long ReadMemory(long run_time, void *to, long size);
+
 /* Has a function called in each forked child as it begins. One function for a tool. */
 void OnFork(void (*function)(void));
 

@@ -55,6 +55,7 @@ pub use lifecycle::late::late_objects;
 pub use lifecycle::lookups::lookups_may_fault;
 pub use lifecycle::start::{set_begin_hook, start};
 pub use lifecycle::watcher::{counts_are_inherited, is_snapshot, keeps_snapshots, watch};
+pub use process::copy::read_memory;
 pub use process::identity::{is_in_parents_memory, pid, start_pid, user};
 pub use process::mapping::{MappingHook, set_mapping_hook};
 pub use process::objects::{object_name, unknown_objects};

@@ -84,7 +84,9 @@ mod navigation;
 mod options;
 pub mod report;
 
-pub use analysis_rt::{Death, SpinLock, Uninterrupted, between_routines, death, lookups_may_fault};
+pub use analysis_rt::{
+    Death, SpinLock, Uninterrupted, between_routines, death, lookups_may_fault, read_memory,
+};
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;
 pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};

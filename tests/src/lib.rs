@@ -18,6 +18,7 @@ pub mod frames;
 pub mod lock;
 pub mod memcheck;
 pub mod models;
+pub mod one_file;
 pub mod outcome;
 pub mod programs;
 pub mod random_tools;

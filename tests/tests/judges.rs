@@ -42,6 +42,7 @@ mod points;
 mod predict;
 mod random_tools;
 mod ranges;
+mod reading;
 mod real;
 mod registers;
 mod replace;

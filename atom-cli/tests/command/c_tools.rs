@@ -172,7 +172,8 @@ fn each_primitive_has_its_c_name() {
          Counters 3: 6 5 0\n\
          Marks 2: 0 1\n\
          Thread 101 21 1\n\
-         1 threads, 0x11 1\n"
+         1 threads, 0x11 1\n\
+         Read 5 four, 0 0\n"
     );
     let found = String::from_utf8(folder.read("primitives.out")).unwrap();
     assert_eq!(found, expected);

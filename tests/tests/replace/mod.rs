@@ -1,10 +1,9 @@
 //! Tools that change the program: `examples/fault`, whose routine runs in place of `malloc`, and `set.rs`, which sets registers.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use atom_tests::atom;
-use atom_tests::outcome::{Outcome, Setting, plain_environment, run};
+use atom_tests::one_file::{compile, instrument, run_rewritten};
+use atom_tests::outcome::Outcome;
 
 /// A file of this folder.
 fn file(name: &str) -> PathBuf {
@@ -14,37 +13,15 @@ fn file(name: &str) -> PathBuf {
 
 /// Compiles a program of these sources; returns its path in a folder of its own.
 fn build(name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
-    let folder = atom_tests::cache::empty_folder(&format!("replace-{name}"));
-    let out = folder.join("program");
-    let mut command = Command::new("gcc");
-    command.args(["-O1", "-g"]).args(flags);
-    command.args(sources.iter().map(|name| file(name)));
-    assert!(command.arg("-o").arg(&out).status().unwrap().success());
-    out
+    let sources: Vec<PathBuf> = sources.iter().map(|name| file(name)).collect();
+    compile(&format!("replace-{name}"), &sources, flags)
 }
 
 /// Has the n-th `malloc` fail; returns what `atom` said and what the program did.
 fn with_fault(program: &Path, more: &[&str], nth: u32) -> (String, Outcome) {
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/fault/fault.rs");
-    with_tool(program, &tool, more, &["--nth", &nth.to_string()])
-}
-
-/// Instruments and runs a program; returns what `atom` said and what the program did.
-fn with_tool(program: &Path, tool: &Path, more: &[&str], options: &[&str]) -> (String, Outcome) {
-    let out = program.with_extension("rewritten");
-    let mut command = Command::new(atom::command().unwrap());
-    command
-        .arg(program)
-        .arg(tool)
-        .args(more)
-        .arg("-o")
-        .arg(&out);
-    let made = command.arg("--").args(options).output().unwrap();
-    let said = String::from_utf8_lossy(&made.stderr).into_owned();
-    assert!(made.status.success(), "{said}");
-    let mut command = Command::new(&out);
-    plain_environment(&mut command);
-    (said, run(&mut command, &Setting::default()).unwrap())
+    let (said, out) = instrument(program, &tool, more, &["--nth", &nth.to_string()]);
+    (said, run_rewritten(&out, &[]))
 }
 
 #[test]
@@ -93,7 +70,8 @@ fn registers_are_set_and_nothing_else() {
     ];
     for (name, flags, more) in ways {
         let program = build(name, &["set.c", "set.S"], flags);
-        let (said, outcome) = with_tool(&program, &file("set.rs"), more, &[]);
+        let (said, out) = instrument(&program, &file("set.rs"), more, &[]);
+        let outcome = run_rewritten(&out, &[]);
         let change = "the tool changes the program: it replaces values of registers at 20 places";
         assert!(said.contains(change), "{said}");
         let text = String::from_utf8(outcome.stdout).unwrap();

@@ -1,16 +1,16 @@
 //! The process's memory as the search for leaks reads it: what is mapped, and words that can be read without a fault.
 //!
 //! Reading may fault: a file may be shorter than its mapping, and the program may have forbidden pages of a block. Only
-//! anonymous memory with the right to read is read directly; other memory is read through `/proc/self/mem`.
+//! anonymous memory with the right to read is read directly; other memory is read by the kernel.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::ptr::with_exposed_provenance;
+
+use atom_tool::read_memory;
 
 use crate::slots;
 
-/// Bytes that are read from the file at once, and the size of a page.
+/// Bytes that the kernel reads at once, and the size of a page.
 const CHUNK: u64 = 1 << 16;
 const PAGE: u64 = 4096;
 
@@ -30,7 +30,6 @@ pub struct Memory {
     mappings: Vec<Mapping>,
     /// The mapping that was looked at last: mostly it is the next one, too.
     last: Cell<usize>,
-    file: Option<File>,
     buffer: RefCell<Vec<u8>>,
 }
 
@@ -70,7 +69,6 @@ impl Memory {
         Some(Self {
             mappings,
             last: Cell::new(0),
-            file: File::open("/proc/self/mem").ok(),
             buffer: RefCell::new(vec![0; CHUNK as usize]),
         })
     }
@@ -104,7 +102,7 @@ impl Memory {
             if mapping.is_readable && mapping.is_anonymous {
                 (at..stop).step_by(8).for_each(|at| found(load(at)));
             } else if mapping.is_readable {
-                self.words_of_file(at, stop, &mut found);
+                self.words_by_kernel(at, stop, &mut found);
             }
             at = stop;
         }
@@ -130,15 +128,12 @@ impl Memory {
     }
 
     /// As [`Self::words`], where a read may fault.
-    fn words_of_file(&self, start: u64, end: u64, found: &mut impl FnMut(u64)) {
-        let Some(file) = &self.file else {
-            return;
-        };
+    fn words_by_kernel(&self, start: u64, end: u64, found: &mut impl FnMut(u64)) {
         let mut buffer = self.buffer.borrow_mut();
         let mut at = start;
         while at < end {
             let wanted = (end - at).min(CHUNK) as usize;
-            let read = file.read_at(&mut buffer[..wanted], at).unwrap_or(0) & !7;
+            let read = read_memory(at, &mut buffer[..wanted]) & !7;
             let words = buffer[..read].chunks_exact(8);
             words.for_each(|word| found(u64::from_ne_bytes(word.try_into().unwrap_or_default())));
             at = if read == 0 {
@@ -182,6 +177,7 @@ mod tests {
     #[test]
     fn words_beyond_the_end_of_a_file_are_left_out() {
         use std::ffi::{c_int, c_long, c_void};
+        use std::fs::File;
         use std::os::fd::AsRawFd;
         unsafe extern "C" {
             fn mmap(

@@ -72,6 +72,7 @@ void End(Counters *counters, Marks *marks, Threads *threads, long run_time, long
     /* Addresses at run time are searched for in whole processes. */
     fprintf(out, "%ld threads, %s %d\n", n, AddressText(pc, text, 5),
         run_time == RunTimeAddress(pc) && (AddressOf(run_time) == pc || AddressOf(run_time) == 0));
+    fprintf(out, "Read %ld %s, %ld %ld\n", ReadMemory((long)"four", text, 5), text, ReadMemory(8, text, 4), ReadMemory(pc, text, -1));
     if (fclose(out))
         abort();
 }

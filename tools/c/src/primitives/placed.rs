@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use atom_tool::paths::CallPaths;
 use atom_tool::private::{first_copy, next_copy, thread_of_copy};
-use atom_tool::{Address, CounterTable, MarkTable, NamedArg, SiteList, StringList, ThreadBytes};
+use atom_tool::{
+    Address, CounterTable, MarkTable, NamedArg, SiteList, StringList, ThreadBytes, read_memory,
+};
 
 use atom_tool::report::ReportFiles;
 
@@ -179,6 +181,19 @@ extern "C" fn RunTimeAddress(pc: u64) -> i64 {
 #[unsafe(no_mangle)]
 extern "C" fn AddressOf(run_time: u64) -> i64 {
     Address::of_run_time(run_time).map_or(0, |a| a.0) as i64
+}
+
+/// # Safety
+/// `size` bytes may be written at `to`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ReadMemory(run_time: u64, to: *mut u8, size: c_long) -> c_long {
+    match usize::try_from(size) {
+        // SAFETY: the caller's promise.
+        Ok(size @ 1..) => unsafe {
+            read_memory(run_time, std::slice::from_raw_parts_mut(to, size)) as c_long
+        },
+        _ => 0,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -11,13 +11,12 @@
 mod log;
 mod sites;
 
-use std::ffi::c_ulong;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use atom_tool::MarkTable;
 use atom_tool::prelude::*;
+use atom_tool::{MarkTable, read_memory};
 
-use super::sys::{self, syscall};
+use super::sys;
 use log::{Entry, MOST_BYTES, SITES};
 
 /// Bytes of a word.
@@ -235,33 +234,6 @@ fn give_up_later(is_done: Mark, site: usize) {
     } else {
         is_done.set();
     }
-}
-
-/// Copies memory of this process, as far as it can be read. Returns the number of bytes.
-fn read_memory(at: u64, to: &mut [u8]) -> usize {
-    /// The first page is never mapped, and what is above the last address belongs to the kernel.
-    const ADDRESSES: std::ops::Range<u64> = 4096..1 << 47;
-    if !ADDRESSES.contains(&at) {
-        return 0;
-    }
-    let one: c_ulong = 1;
-    let from = [at, to.len() as u64];
-    let local = [to.as_mut_ptr().expose_provenance() as u64, to.len() as u64];
-    // SAFETY: the kernel checks the addresses that it reads, and writes to `to` alone.
-    let copied = unsafe {
-        let (local, from, flags) = (local.as_ptr(), from.as_ptr(), 0 as c_ulong);
-        let process = syscall(libc::SYS_getpid);
-        syscall(
-            libc::SYS_process_vm_readv,
-            process,
-            local,
-            one,
-            from,
-            one,
-            flags,
-        )
-    };
-    usize::try_from(copied).unwrap_or(0)
 }
 
 /// Attaches the fuzzer's map, if there is one, and returns the version of the server's protocol that belongs to it.
