@@ -225,6 +225,10 @@ void *NextThreadData(Threads *all, const void *data);
 /* The number of the thread to which such data belongs. */
 int ThreadNumber(const void *data);
 
+/* To be called once, at ProgramBefore, with the routine's argument THREAD: has functions called in each thread, with its copy of
+ * the data, when it begins (this one at once) and when it ends. */
+void OnThreads(void *data, void (*begin)(void *), void (*end)(void *));
+
 /* Writes an address of a file as people read it (`libc.so.6+0x2c7f0`), and returns the buffer. */
 char *AddressText(long pc, char *buffer, long size);
 /* From an address of a file to the run-time address, and back (in a whole process); 0 if the object is not loaded. */

@@ -74,3 +74,4 @@ pub use threads::bursts::{
 pub use threads::counts::{in_child, in_new_thread};
 pub use threads::data::{between_routines, thread_block, thread_enter, thread_started};
 pub use threads::entry::{Entered, enter, refused_entries};
+pub use threads::events::{ThreadEvent, watch_threads};

@@ -115,6 +115,7 @@ pub use data::thread_data::{
     AllThreads, PerThread, ThreadBytes, ThreadCell, ThreadData, ThreadState,
 };
 pub use data::thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
+pub use data::threads;
 pub use measure::allocations::Allocator;
 pub use measure::landings::Landing;
 pub use measure::stack::stack_around;

@@ -19,6 +19,7 @@ use crate::process::{
 };
 use crate::sys::call::{getpid, syscall};
 use crate::sys::{broker, sandbox};
+use crate::threads::data;
 
 /// Paths by which a process names its own program.
 const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
@@ -58,6 +59,9 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
     text::look(call);
     twins::look(call);
     traced::look(call);
+    if call.number as i64 == libc::SYS_exit {
+        data::ending();
+    }
     last_stack::look(call);
     let link = match call.number as i64 {
         libc::SYS_readlink => Some((first, &mut call.arguments[0])),

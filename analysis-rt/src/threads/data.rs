@@ -25,7 +25,10 @@ use crate::sys::memory::map_far;
 use crate::sys::segments::{fs_base, gs_base, set_gs_base};
 use crate::sys::signals::{DEFERRABLE, with_blocked};
 use crate::threads::counts::taken_over;
-use crate::threads::current;
+use crate::threads::{current, events};
+
+/// True once a gs base names a block.
+static USES_GS: AtomicBool = AtomicBool::new(false);
 
 /// True once a thread could not get its gs base, and shares its parent's block.
 static SHARED: AtomicBool = AtomicBool::new(false);
@@ -43,6 +46,7 @@ fn named_by_gs(main: &ThreadBlock) -> *mut ThreadBlock {
 
 /// Makes the gs base name a block.
 fn name_by_gs(main: &ThreadBlock, block: *mut ThreadBlock) {
+    USES_GS.store(true, Ordering::Relaxed);
     let base = (block as usize).wrapping_sub(main.this as usize);
     // SAFETY: the block has the main block's layout, which inserted code assumes.
     if !unsafe { set_gs_base(base) } && !SHARED.swap(true, Ordering::Relaxed) {
@@ -149,13 +153,18 @@ fn abandoned(
     None
 }
 
-/// Finds or makes the calling thread's block, by its thread pointer.
-fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
+/// Finds or makes the calling thread's block, by its thread pointer. True if the thread had none.
+fn find(info: &ThreadInfo, main: &ThreadBlock) -> (*mut ThreadBlock, bool) {
     let thread = current::record();
     let tid = gettid();
     let fs = fs_base();
     // SAFETY: the record is this thread's own, or of another thread with the same thread pointer.
-    let known = unsafe { (*thread).data };
+    let (known, is_new) = unsafe {
+        (
+            (*thread).data,
+            (*thread).ended.swap(false, Ordering::Relaxed),
+        )
+    };
     if !known.is_null() {
         // SAFETY: blocks live for ever.
         let owner = unsafe { (*known).tid.load(Ordering::Relaxed) };
@@ -164,13 +173,13 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
             if owner != tid {
                 taken_over();
             }
-            return known;
+            return (known, owner != tid || is_new);
         }
         // Two threads run with one thread pointer. This one takes the block of a thread with this
         // pointer that has ended, or gets a new block, which the pointer does not lead to.
         if let Some(left) = abandoned(main, fs, tid, is_thread_alive) {
             taken_over();
-            return left;
+            return (left, true);
         }
     }
     let block = new_block(info);
@@ -180,7 +189,43 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
         // SAFETY: the record is this thread's own; the word is written as a whole, for a signal handler.
         unsafe { (&raw mut (*thread).data).write_volatile(block) };
     }
-    block
+    (block, true)
+}
+
+/// Gives the calling thread its block by the gs base.
+fn enter(info: &ThreadInfo, main: &ThreadBlock) {
+    let (block, is_new) = find(info, main);
+    name_by_gs(main, block);
+    if is_new {
+        events::begun(block);
+    }
+}
+
+/// Before the calling thread's system call `exit`: tells the tool that it ends, if it is known that it has begun.
+pub(crate) fn ending() {
+    let (Some(_), Some(main)) = (info(), main_block()) else {
+        return;
+    };
+    let tid = gettid();
+    let is_first = tid == getpid();
+    if is_first && identity::kind() == ProcessKind::Other {
+        // It runs in its parent's memory, with its parent's record.
+        return;
+    }
+    // SAFETY: the record is this thread's own.
+    let record = unsafe { &*current::record() };
+    let block = if USES_GS.load(Ordering::Relaxed) {
+        named_by_gs(main)
+    } else {
+        record.data
+    };
+    // SAFETY: null, or a block, which lives for ever.
+    let owner = unsafe { block.as_ref() }.map(|block| block.tid.load(Ordering::Relaxed));
+    // The one thread of a forked child is the thread that forked.
+    if owner.is_some_and(|owner| owner == tid || is_first) {
+        events::ended(block);
+        record.ended.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Finds or makes the block of a child in its parent's memory. It has its parent's thread pointer, but calls of its
@@ -216,7 +261,7 @@ pub unsafe extern "C" fn thread_enter() {
     let (Some(info), Some(main)) = (info(), main_block()) else {
         return;
     };
-    name_by_gs(main, find(info, main));
+    enter(info, main);
 }
 
 /// Gives a new thread its gs base, after a system call that has answered 0 and may be `clone`.
@@ -240,7 +285,7 @@ pub unsafe extern "C" fn thread_started() {
             _ => return current.tid.store(tid, Ordering::Relaxed),
         }
     }
-    name_by_gs(main, find(info, main));
+    enter(info, main);
 }
 
 /// The calling thread's block, without a look at the gs base.
@@ -252,12 +297,15 @@ pub unsafe extern "C" fn thread_block() -> *mut ThreadBlock {
         return null_mut();
     };
     // SAFETY: the record is this thread's own.
-    let known = unsafe { (*current::record()).data };
-    if known.is_null() {
-        find(info, main)
-    } else {
-        known
+    let record = unsafe { &*current::record() };
+    if !record.data.is_null() && !record.ended.load(Ordering::Relaxed) {
+        return record.data;
     }
+    let (block, is_new) = find(info, main);
+    if is_new {
+        events::begun(block);
+    }
+    block
 }
 
 /// Sums the counters of all threads into a block that no thread writes to. To be called before the

@@ -6,5 +6,6 @@ pub(crate) mod counts;
 pub(crate) mod current;
 pub(crate) mod data;
 pub(crate) mod entry;
+pub(crate) mod events;
 pub(crate) mod record;
 pub(crate) mod table;

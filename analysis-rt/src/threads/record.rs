@@ -23,6 +23,8 @@ pub(crate) struct ThreadRecord {
     pub entered_at: usize,
     /// Its block of per-thread data, or null; see `data`.
     pub data: *mut atom_abi::ThreadBlock,
+    /// True once the thread ends. The next thread with its thread pointer begins with this record.
+    pub ended: AtomicBool,
     /// Value of each pthread key.
     pub values: [KeyValue; KEYS],
 }

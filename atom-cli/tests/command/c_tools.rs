@@ -289,10 +289,10 @@ int count = 5; /* A name of the analysis file's, too. */
 void Instrument() {
     long start[2] = {0, 0};
     Data *counters = MakeCounters(count - 4), *threads = MakeThreadData(start, sizeof start);
-    AddCallProto("Begin()");
+    AddCallProto("Begin(THREAD)");
     AddCallProto("Work(COUNTER, THREAD, REGV)");
     AddCallProto("End(COUNTERS, THREADS)");
-    AddCallProgram(ProgramBefore, "Begin");
+    AddCallProgram(ProgramBefore, "Begin", threads);
     AddCallProc(GetNamedProc("work"), ProcBefore, "Work", CounterAt(counters, 0), threads, REG_RDI);
     AddCallProgram(ProgramAfter, "End", counters, threads);
 }
@@ -303,10 +303,14 @@ static FILE *out;
 static long inherited;
 static long *last;
 static void forked(void) { inherited = 1; }
-void Begin(void) {
+static int begun, ended;
+static void on_begin(void *own) { if (*(long *)own == 0) __atomic_fetch_add(&begun, 1, __ATOMIC_RELAXED); }
+static void on_end(void *own) { if (*(long *)own == 1000) __atomic_fetch_add(&ended, 1, __ATOMIC_RELAXED); }
+void Begin(long *own) {
     out = fopen("busy.out", "w");
     fputs("begin\n", out);
     OnFork(forked);
+    OnThreads(own, on_begin, on_end);
 }
 void Work(unsigned long *counter, long *own, long n) {
     ++*counter;
@@ -320,6 +324,7 @@ void End(Counters *counters, Threads *all) {
     long *own, sum = 0, threads = 0;
     for (own = NextThreadData(all, NULL); own; own = NextThreadData(all, own), threads++)
         sum += own[0];
+    fprintf(out, "threads %d %d\n", begun, ended);
     fprintf(out, "end %lu %ld %d %ld %ld\n", counters->value[0], sum, count, threads, inherited);
     printf("%s\n", inherited ? "child" : "parent");
     /* The file is not closed: it is written at the end. */
@@ -347,6 +352,10 @@ fn threads_forks_and_signals_are_followed() {
         };
         let threads = report("t");
         assert_eq!(intact(&threads), 4001);
+        // The C library ends threads, so their ends are seen where it is instrumented.
+        let ended = if program == "./alone" { 0 } else { 4 };
+        let told = threads.lines().rev().nth(1);
+        assert_eq!(told, Some(&*format!("threads 5 {ended}")), "{program}");
         let end: Vec<&str> = threads.lines().last().unwrap().split(' ').collect();
         assert_eq!(end[..4], ["end", "4001", "4001", "4001"], "{program}");
         assert!(end[4] != "0" && end[5] == "0", "{end:?}");
@@ -362,7 +371,7 @@ fn threads_forks_and_signals_are_followed() {
 
         // Parent and child have a file each; the child's begins as its parent's did.
         let parent = report("f");
-        assert_eq!(parent.lines().count(), 3, "{parent}");
+        assert_eq!(parent.lines().count(), 4, "{parent}");
         assert!(parent.ends_with("end 1 1 1 1 0\n"), "{parent}");
         let is_childs = |name: &&String| {
             let pid = name.strip_prefix("busy.out.").filter(|pid| pid.len() > 1);

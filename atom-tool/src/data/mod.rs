@@ -11,3 +11,4 @@ pub(crate) mod strings;
 pub(crate) mod targets;
 pub(crate) mod thread_data;
 pub(crate) mod thread_rows;
+pub mod threads;

@@ -396,10 +396,16 @@ pub unsafe fn first_copy(all: *const u64) -> *mut u8 {
 /// `copy` is an argument of type `THREAD`, or a result of this function or of [`first_copy`].
 pub unsafe fn next_copy(copy: *const u8) -> *mut u8 {
     // SAFETY: the caller's promise; in each block the distance between its start and the data is the same.
-    unsafe {
-        let distance = *copy.sub(HEAD).cast::<u64>();
-        copy_in((*block_of(copy)).next.load(Acquire), distance)
-    }
+    unsafe { copy_in((*block_of(copy)).next.load(Acquire), distance_of(copy)) }
+}
+
+/// Analysis side: the distance of a copy's header from the start of its block, in bytes.
+///
+/// # Safety
+/// As for [`next_copy`].
+pub(crate) unsafe fn distance_of(copy: *const u8) -> u64 {
+    // SAFETY: the caller's promise: the header is in front of the data.
+    unsafe { *copy.sub(HEAD).cast::<u64>() }
 }
 
 /// Analysis side: the number in the system of the thread to which a copy belongs; see
@@ -418,13 +424,9 @@ pub unsafe fn thread_of_copy(copy: *const u8) -> u32 {
 /// As for [`next_copy`].
 unsafe fn block_of(copy: *const u8) -> *const ThreadBlock {
     // SAFETY: the caller's promise: the header is in front of the data.
-    unsafe {
-        let head = copy.sub(HEAD);
-        head.sub(*head.cast::<u64>() as usize).cast()
-    }
+    unsafe { copy.sub(HEAD + distance_of(copy) as usize).cast() }
 }
 
-/// The copy in a block, or null without one.
 impl Placed {
     /// The copies of all threads, for a parameter `THREADS`.
     pub fn all_threads(bytes: ThreadBytes) -> Self {
@@ -445,7 +447,8 @@ impl Placed {
     }
 }
 
-fn copy_in(block: *const ThreadBlock, distance: u64) -> *mut u8 {
+/// The copy in a block, or null without one.
+pub(crate) fn copy_in(block: *const ThreadBlock, distance: u64) -> *mut u8 {
     if block.is_null() {
         std::ptr::null_mut()
     } else {
@@ -500,6 +503,23 @@ impl<T: ThreadState> PerThread<T> {
     pub fn thread_number(self) -> u32 {
         // SAFETY: blocks live for ever, and fields of their headers that change are atomic.
         unsafe { (*self.block()).tid.load(Relaxed) }
+    }
+
+    /// Its address.
+    pub(crate) const fn copy(self) -> *const u8 {
+        std::ptr::from_ref(self.state).cast()
+    }
+
+    /// The copy at an address.
+    ///
+    /// # Safety
+    /// The running thread's copy of such a state is there.
+    pub(crate) const unsafe fn from_copy(copy: *mut u8) -> Self {
+        Self {
+            // SAFETY: the caller's promise; blocks live for ever.
+            state: unsafe { &*copy.cast() },
+            this_thread: PhantomData,
+        }
     }
 
     /// The block that the copy is in.

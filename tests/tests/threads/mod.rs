@@ -4,6 +4,8 @@
 //! programs the header may have `count-forked: NAME N` for the children, and `lock: yes`
 //! to count after a lock as well.
 
+mod events;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

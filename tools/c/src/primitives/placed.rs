@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use atom_tool::paths::CallPaths;
 use atom_tool::private::{first_copy, next_copy, thread_of_copy};
+use atom_tool::threads::watch_bytes;
 use atom_tool::{
     Address, CounterTable, MarkTable, NamedArg, SiteList, StringList, ThreadBytes, read_memory,
 };
@@ -194,6 +195,18 @@ unsafe extern "C" fn ReadMemory(run_time: u64, to: *mut u8, size: c_long) -> c_l
         },
         _ => 0,
     }
+}
+
+/// # Safety
+/// `data` is an argument of type `THREAD`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn OnThreads(
+    data: *mut u8,
+    begin: extern "C" fn(*mut u8),
+    end: extern "C" fn(*mut u8),
+) {
+    // SAFETY: the caller's promise.
+    unsafe { watch_bytes(data, begin, end) };
 }
 
 #[unsafe(no_mangle)]
