@@ -40,8 +40,23 @@ enum {                                                                      /* R
 };
 #define HighHalf(reg) ((reg) | 0x100) /* for REGV: the second 64 bits of a vector register */
 
-/* Arguments for the type VALUE. Those with a number are of memory operand n of GetInstMemory. */
-enum { LoadedValue = 3, StoredValue, AccessSize, RepCount, Direction, BranchTarget, ReturnValue, OutcomeValue };
+/* Arguments for the type VALUE. Those with a number are of memory operand n of GetInstMemory; but ArgumentOf(n) is of a procedure,
+ * and SystemCallArgument(n) of a system call. */
+enum {
+    LoadedValue = 3,
+    StoredValue,
+    AccessSize,
+    RepCount,
+    Direction,
+    BranchTarget,
+    ReturnValue,
+    OutcomeValue,
+    ReturnAddress = 12,
+    SystemCallNumber,
+    SystemCallResult = 15
+};
+#define ArgumentOf(n) (11 | ((n) + 1) << 8)
+#define SystemCallArgument(n) (14 | ((n) + 1) << 8)
 #define EffAddrOf(n) (EffAddrValue | ((n) + 1) << 8)
 #define LoadedValueOf(n) (LoadedValue | ((n) + 1) << 8)
 #define StoredValueOf(n) (StoredValue | ((n) + 1) << 8)

@@ -123,7 +123,18 @@ pub enum ArgKind {
     /// a procedure, which then returns at once with the result in `rax`. In a call before or after an instruction, whose
     /// general register with number `value` then gets the result.
     Outcome = 22,
+    /// What a system call is asked for, in the order of the kernel's ABI: number (`value` is 0) and arguments (1 to 6) before
+    /// the instruction `syscall`, its result ([`SYSTEM_CALL_RESULT`]) after it.
+    SystemCall = 23,
+    /// The integer or pointer that is argument number `value` of a procedure, by the System V ABI. Only before a procedure, or in place of
+    /// one.
+    FunctionArgument = 24,
+    /// The address to which a procedure returns. Only before a procedure, or in place of one.
+    ReturnAddress = 25,
 }
+
+/// Stands for the result in [`ArgKind::SystemCall`].
+pub const SYSTEM_CALL_RESULT: u64 = u64::MAX;
 
 /// Stands for no register in [`ArgKind::Sum`].
 pub const NO_REGISTER: u64 = 0xff;

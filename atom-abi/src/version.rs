@@ -1,8 +1,8 @@
 //! The interface's version, and the hash that reminds of it.
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 32;
+pub const INTERFACE_VERSION: u32 = 33;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0x60c2_9015_3077_ea67;
+pub const INTERFACE_HASH: u64 = 0x594f_690e_f4d7_1996;

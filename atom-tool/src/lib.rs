@@ -94,10 +94,10 @@ pub use atom_tool_macros::analysis;
 pub use calls::params::{Array, Element, Outcome, Param, Params, RegV, Str, Value};
 pub use calls::proto::{NamedArg, Placed};
 pub use calls::typed::{
-    AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
-    Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, ImageAddress, LoadedValue,
-    LoadedValueOf, OutcomeFor, OutcomeValue, RegSum, RepCount, ReturnValue, Routine, StoredValue,
-    StoredValueOf,
+    AccessSize, AccessSizeOf, Arg, ArgList, ArgumentOf, AsRoutine, BrCondValue, BranchTarget,
+    Computed, Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, ImageAddress, LoadedValue,
+    LoadedValueOf, OutcomeFor, OutcomeValue, RegSum, RepCount, ReturnAddress, ReturnValue, Routine,
+    StoredValue, StoredValueOf, SystemCallArgument, SystemCallNumber, SystemCallResult,
 };
 pub use data::counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
@@ -146,9 +146,10 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        AccessSize, AccessSizeOf, Address, BranchTarget, Direction, EffAddrOf, HighHalf,
-        ImageAddress, LoadedValue, LoadedValueOf, Outcome, OutcomeFor, OutcomeValue, RepCount,
-        ReturnValue, StoredValue, StoredValueOf, Way,
+        AccessSize, AccessSizeOf, Address, ArgumentOf, BranchTarget, Direction, EffAddrOf,
+        HighHalf, ImageAddress, LoadedValue, LoadedValueOf, Outcome, OutcomeFor, OutcomeValue,
+        RepCount, ReturnAddress, ReturnValue, StoredValue, StoredValueOf, SystemCallArgument,
+        SystemCallNumber, SystemCallResult, Way,
     };
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,

@@ -14,6 +14,7 @@ macro_rules! tests_of_programs {
     };
 }
 
+mod arguments;
 mod behaviour;
 mod cache;
 mod callgraph;
@@ -51,6 +52,7 @@ mod returns;
 mod reuse;
 mod stepper;
 mod surroundings;
+mod system_calls;
 mod tables;
 mod textreads;
 mod threads;

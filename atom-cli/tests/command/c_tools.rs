@@ -166,7 +166,7 @@ fn each_primitive_has_its_c_name() {
         "Begin c -5 1125899906842624 some text\n\
          Arrays a b -1, -2000000000 7, 1099511627776 -1 0\n\
          Many 1 2 three 4 5 6 7 8\n\
-         Entered\nWay 3\n{circle}Returned 21\n\
+         Entered 6 1\nWay 3\n{circle}Returned 21\n\
          Access equal address 7 4\n\
          Access equal address 8 8\n\
          Counters 3: 6 5 0\n\

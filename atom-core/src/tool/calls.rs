@@ -140,6 +140,10 @@ pub enum Argument {
     /// The address of the words that say what happens after a call in place of a procedure, or which value the general
     /// register with this number gets.
     Outcome(Option<u8>),
+    /// At a procedure's entry, the word that is this number of bytes above rsp.
+    Stacked(i32),
+    /// At a procedure's entry, the address to which it returns.
+    ReturnAddress,
 }
 
 /// Stands for no register in [`Argument::Sum`].

@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use atom_abi::OBJECT_SHIFT;
-use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
+use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, SYSTEM_CALL_RESULT, Scope};
 use rustc_hash::FxBuildHasher;
 
 use super::calls::{self, Argument, Call, Calls};
@@ -12,8 +12,8 @@ use super::session::Session;
 use super::space::Piece;
 use crate::cfg::ProcKind;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
-use crate::x86::ControlFlow;
 use crate::x86::asm::Gpr;
+use crate::x86::{Code, ControlFlow};
 use crate::{Error, Result};
 
 /// Number of arguments of a call at most; no routine of the typed interface has more.
@@ -226,7 +226,76 @@ fn argument(
         ArgKind::ImageAddress => image_address(session, arg.value),
         ArgKind::Sum => sum(session, request, arg.value),
         ArgKind::Outcome => outcome(session, request, arg),
+        ArgKind::SystemCall => of_system_call(session, request, arg.value),
+        ArgKind::FunctionArgument | ArgKind::ReturnAddress => at_entry(session, request, arg),
     }
+}
+
+/// The number, an argument or the result of a system call: registers.
+fn of_system_call(
+    session: &Session<'_>,
+    request: &Request<'_>,
+    value: u64,
+) -> Result<Argument, String> {
+    const ASKED: [Reg; 7] = [
+        Reg::Rax,
+        Reg::Rdi,
+        Reg::Rsi,
+        Reg::Rdx,
+        Reg::R10,
+        Reg::R8,
+        Reg::R9,
+    ];
+    let is_call =
+        request.scope == Scope::Inst && session.decode(InstId(request.id)).code() == Code::Syscall;
+    if !is_call {
+        return Err("what a system call is asked for, and its result, are known only at the instruction `syscall`".to_owned());
+    }
+    let asked = usize::try_from(value).ok().and_then(|i| ASKED.get(i));
+    let register = match (value, request.place, asked) {
+        (SYSTEM_CALL_RESULT, Place::After, _) => Reg::Rax,
+        (SYSTEM_CALL_RESULT, ..) => {
+            return Err("the result of a system call is known only after it".to_owned());
+        }
+        (_, Place::Before, Some(register)) => *register,
+        (_, Place::After, Some(_)) => {
+            return Err("what a system call is asked for is known only before it".to_owned());
+        }
+        _ => return Err("a system call has the arguments 0 to 5".to_owned()),
+    };
+    at_instruction(session, request, Argument::Regv(register as u8))
+}
+
+/// What a procedure finds at its entry: an argument, or the address to which it returns.
+fn at_entry(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<Argument, String> {
+    const REGISTERS: [Reg; 6] = [Reg::Rdi, Reg::Rsi, Reg::Rdx, Reg::Rcx, Reg::R8, Reg::R9];
+    /// No procedure has more arguments.
+    const MOST: u64 = 256;
+    let is_entry = match request.scope {
+        Scope::Proc => request.place == Place::Before,
+        scope => scope == Scope::Instead,
+    };
+    if !is_entry {
+        return Err(
+            "an argument of a procedure, and its return address, are known only before the procedure"
+                .to_owned(),
+        );
+    }
+    if arg.kind == ArgKind::ReturnAddress {
+        return Ok(Argument::ReturnAddress);
+    }
+    if session.image.is_go() {
+        return Err("functions of Go have a convention of their own".to_owned());
+    }
+    if arg.value >= MOST {
+        return Err(format!("a procedure has no argument {}", arg.value));
+    }
+    let number = arg.value as usize;
+    Ok(match REGISTERS.get(number) {
+        Some(register) => Argument::Regv(*register as u8),
+        // The return address is below them.
+        None => Argument::Stacked(8 * (number - REGISTERS.len() + 1) as i32),
+    })
 }
 
 /// A string or an array, whose contents go to the end of `calls.data`.

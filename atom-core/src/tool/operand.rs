@@ -6,7 +6,7 @@
 //! Memory that is read for an argument before an instruction is memory that
 //! the instruction itself reads next, in the same width or less; after an instruction, it
 //! is memory that the instruction has just written. So such a read faults only where the program's own
-//! access would.
+//! access would. The exception are a procedure's arguments on the stack, which the tool knows to be there.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -532,6 +532,8 @@ impl At {
             Argument::ReturnValue if when != When::After && is_near_return(&self.instruction) => {
                 Value::Reg(Gpr::RAX)
             }
+            Argument::Stacked(at) => Value::Load(Address::at(Gpr::RSP, at.into()), 8),
+            Argument::ReturnAddress => Value::Return,
             Argument::ReturnValue => {
                 return Err(self.error("ReturnValue is known only where a procedure returns"));
             }

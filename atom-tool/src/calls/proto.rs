@@ -141,6 +141,7 @@ macro_rules! from_computed {
 from_computed!(
     BrCondValue EffAddrValue EffAddrOf AccessSize AccessSizeOf LoadedValue LoadedValueOf
     StoredValue StoredValueOf RepCount BranchTarget ReturnValue Direction RegSum OutcomeValue OutcomeFor
+    ArgumentOf ReturnAddress SystemCallNumber SystemCallArgument SystemCallResult
 );
 
 /// A type of a prototype.

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::marker::PhantomData;
 
-use atom_abi::host::{self, ANY_OPERAND, ArgKind, NO_REGISTER, Reg};
+use atom_abi::host::{self, ANY_OPERAND, ArgKind, NO_REGISTER, Reg, SYSTEM_CALL_RESULT};
 
 use crate::calls::params::{Array, Element, Outcome, Param, Params, RegV, Str, Value};
 
@@ -144,6 +144,30 @@ pub struct BranchTarget;
 /// ends in returns only, and at a return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReturnValue;
+
+/// Stands for an integer or a pointer that is an argument of a procedure, counted from 0, by the System V ABI: the first six are in registers, the others on
+/// the stack. Fits before a procedure, and in place of one. Arguments that are floating-point numbers or structures are not counted.
+///
+/// A routine reads the stack for a seventh argument: ask for it only of a procedure with seven.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArgumentOf(pub u8);
+
+/// Stands for the address to which a procedure returns, in the original program: that after the call by which it was entered. Fits before a
+/// procedure, and in place of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReturnAddress;
+
+/// Stands for the number of a system call. Fits before the instruction `syscall`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SystemCallNumber;
+
+/// Stands for an argument of a system call, 0 to 5. Fits before the instruction `syscall`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SystemCallArgument(pub u8);
+
+/// Stands for the result of a system call; -4095 to -1 are errors. Fits after the instruction `syscall`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SystemCallResult;
 
 /// Stands for the outcome of a call in place of a procedure; see [`Proc::replace`](crate::Proc::replace).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -323,6 +347,11 @@ computed! {
     RegSum => Sum RegSum::bits;
     BranchTarget => BranchTarget |_| 0;
     ReturnValue => ReturnValue |_| 0;
+    ArgumentOf => FunctionArgument |n| n.0.into();
+    ReturnAddress => ReturnAddress |_| 0;
+    SystemCallNumber => SystemCall |_| 0;
+    SystemCallArgument => SystemCall |n| 1 + u64::from(n.0);
+    SystemCallResult => SystemCall |_| SYSTEM_CALL_RESULT;
 }
 
 impl RegSum {

@@ -40,9 +40,9 @@ void Access(long a, long b, long c, long d, unsigned char *mark) {
     fprintf(out, "Access %s %s %ld %ld\n", a == b ? "equal" : "different", a & 7 ? "value" : "address", c, d);
 }
 
-void Entered(long *state) {
+void Entered(long *state, long n, long back, long offset) {
     state[0] += 1;
-    fprintf(out, "Entered\n");
+    fprintf(out, "Entered %ld %d\n", n, (back & 0xfff) == offset);
 }
 
 void Returned(long *state, long value) {

@@ -217,6 +217,9 @@ static void operands(void) {
     CHECK(InstOffers(add, InstBefore, LoadedValue) && !InstOffers(add, InstBefore, BrCondValue));
     CHECK(InstOffers(GetNextInst(dec), InstBefore, BrCondValue) && !InstOffers(GetNextInst(dec), InstAfter, BrCondValue));
     CHECK(InstOffers(add, InstBefore, EffAddrOf(0)) && !InstOffers(add, InstBefore, EffAddrOf(1)));
+    CHECK(!InstOffers(add, InstBefore, ArgumentOf(0)) && !InstOffers(add, InstBefore, ReturnAddress));
+    CHECK(!InstOffers(add, InstBefore, SystemCallNumber) && !InstOffers(add, InstBefore, SystemCallArgument(0)));
+    CHECK(!InstOffers(add, InstAfter, SystemCallResult));
 }
 
 static void calls(void) {
@@ -224,7 +227,7 @@ static void calls(void) {
     Block *circle = GetNextBlock(GetFirstBlock(sum)), *last = GetLastBlock(named("main"));
     Inst *add = nth(last, 2), *jne = GetLastInst(circle);
     Data *counters = MakeCounters(3), *marks = MakeMarks(2);
-    long state[2] = {100, 0};
+    long state[2] = {100, 0}, after;
     Data *threads = MakeThreadData(state, sizeof state);
     char letters[3] = {'a', 'b', -1};
     int ints[2] = {-2000000000, 7};
@@ -236,7 +239,7 @@ static void calls(void) {
     AddCallProto("Registers(REGV, REGV, REGV)");
     AddCallProto("Branch(VALUE, COUNTER, COUNTER)");
     AddCallProto("Access(VALUE, VALUE, VALUE, VALUE, MARK)");
-    AddCallProto("Entered(THREAD)");
+    AddCallProto("Entered(THREAD, VALUE, VALUE, long)");
     AddCallProto("Returned(THREAD, VALUE)");
     AddCallProto("InBlock(int)");
     AddCallProto("OnWay(int)");
@@ -251,7 +254,8 @@ static void calls(void) {
     AddCallInst(GetFirstInst(circle), InstBefore, "Sum", ValueOfSum(REG_NOTUSED, REG_RDI, 8, -100));
     AddCallInst(add, InstBefore, "Access", EffAddrValue, EffAddrOf(0), LoadedValue, AccessSize, MarkAt(marks, 1));
     AddCallInst(add, InstAfter, "Access", StoredValue, StoredValueOf(0), StoredValue, StoredValue, MarkAt(marks, 1));
-    AddCallProc(sum, ProcBefore, "Entered", threads);
+    after = BlockPC(GetNextBlock(GetNextBlock(GetFirstBlock(named("main")))));
+    AddCallProc(sum, ProcBefore, "Entered", threads, ArgumentOf(0), ReturnAddress, after & 0xfff);
     AddCallProc(sum, ProcAfter, "Returned", threads, ReturnValue);
     AddCallBlock(circle, BlockBefore, "InBlock", 1);
     AddCallBlock(circle, BlockAfter, "InBlock", 2);

@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 use atom_tool::private::Type;
 use atom_tool::{
-    AccessSize, AccessSizeOf, BrCondValue, BranchTarget, Computed, Direction, EdgeKind, EffAddrOf,
-    EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg, OutcomeFor,
-    OutcomeValue, Place, Placed, Reg, RegSum, RepCount, Result, ReturnValue, StoredValue,
-    StoredValueOf, Way,
+    AccessSize, AccessSizeOf, ArgumentOf, BrCondValue, BranchTarget, Computed, Direction, EdgeKind,
+    EffAddrOf, EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg,
+    OutcomeFor, OutcomeValue, Place, Placed, Reg, RegSum, RepCount, Result, ReturnAddress,
+    ReturnValue, StoredValue, StoredValueOf, SystemCallArgument, SystemCallNumber,
+    SystemCallResult, Way,
 };
 
 use super::handles::{block, inst, primitives, proc, program, stop, word};
@@ -298,6 +299,11 @@ fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R 
         (7, None) => then.visit(Direction),
         (8, None) => then.visit(BranchTarget),
         (9, None) => then.visit(ReturnValue),
+        (11, Some(n)) => then.visit(ArgumentOf(n)),
+        (12, None) => then.visit(ReturnAddress),
+        (13, None) => then.visit(SystemCallNumber),
+        (14, Some(n)) => then.visit(SystemCallArgument(n)),
+        (15, None) => then.visit(SystemCallResult),
         (10, None) => then.visit(OutcomeValue),
         (10, Some(n)) => match Reg::from_number(n.into()) {
             Some(reg) => then.visit(OutcomeFor(reg)),
