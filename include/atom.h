@@ -66,6 +66,7 @@ enum {
  * call at an instruction with OutcomeFor may set a register. The routine's parameter for it has the type long. */
 void ReplaceProc(Proc *p, const char *pname, ...);
 int CanReplaceProc(Proc *p);
+#define ReplaceProc(...) (AtomCallAt(__FILE__, __LINE__), ReplaceProc(__VA_ARGS__, ATOM_END))
 #define OutcomeFor(reg) (OutcomeValue | ((reg) + 1) << 8)
 /* In the routine: the procedure returns the result, or the register gets it. */
 #define OutcomeReturns(outcome, result) (((long *)(outcome))[0] = 1, ((long *)(outcome))[1] = (result))
@@ -78,6 +79,7 @@ typedef enum { WayEntry, WayFalling, WayTaken } WayType;
 int BlockHasWay(Block *b, WayType way);
 int EdgeWay(int kind); /* the way of an edge, by its kind; -1 if no call can be added there */
 void AddCallWay(Block *b, WayType way, const char *pname, ...);
+#define AddCallWay(...) (AtomCallAt(__FILE__, __LINE__), AddCallWay(__VA_ARGS__, ATOM_END))
 
 /* Bits of `access` below. */
 enum { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_CONDITIONAL = 4 };

@@ -168,6 +168,15 @@ void AddCallProc(Proc *p, PlaceType place, const char *pname, ...);
 void AddCallBlock(Block *b, PlaceType place, const char *pname, ...);
 void AddCallInst(Inst *i, PlaceType place, const char *pname, ...);
 
+/* Errors name the line at which a call is added, and a call with too few arguments is one. */
+void AtomCallAt(const char *file, int line);
+#define ATOM_END 0x61746f6d2d656e64L
+#define AddCallProto(...) (AtomCallAt(__FILE__, __LINE__), AddCallProto(__VA_ARGS__))
+#define AddCallProgram(...) (AtomCallAt(__FILE__, __LINE__), AddCallProgram(__VA_ARGS__, ATOM_END))
+#define AddCallProc(...) (AtomCallAt(__FILE__, __LINE__), AddCallProc(__VA_ARGS__, ATOM_END))
+#define AddCallBlock(...) (AtomCallAt(__FILE__, __LINE__), AddCallBlock(__VA_ARGS__, ATOM_END))
+#define AddCallInst(...) (AtomCallAt(__FILE__, __LINE__), AddCallInst(__VA_ARGS__, ATOM_END))
+
 /* Objects, as in later versions of ATOM. A tool may define unsigned InstrumentAll(int argc, char **argv), which goes
  * over the objects, in place of Instrument. */
 Obj *GetFirstObj(void);

@@ -467,8 +467,9 @@ pub struct Host {
 
     /// Reports an error of the tool, which may be about its options; `atom` ends with it once the routine returns.
     pub error: extern "C" fn(*mut Context, is_usage: bool, message: StrRef),
-    /// The instrument routine panicked: prints the message and ends `atom` with code 1.
-    pub panicked: extern "C" fn(*mut Context, message: StrRef, location: StrRef) -> !,
+    /// The instrument routine panicked, or cannot return an error: prints the message, which may be about the tool's options, and ends `atom`.
+    pub panicked:
+        extern "C" fn(*mut Context, is_usage: bool, message: StrRef, location: StrRef) -> !,
 
     pub program_name: extern "C" fn(*mut Context) -> StrRef,
     pub program_path: extern "C" fn(*mut Context) -> StrRef,

@@ -5,4 +5,4 @@ pub const INTERFACE_VERSION: u32 = 33;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0x594f_690e_f4d7_1996;
+pub const INTERFACE_HASH: u64 = 0xde47_2a39_00d5_2f40;

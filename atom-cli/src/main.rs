@@ -44,14 +44,10 @@ mod with;
 use std::process::ExitCode;
 
 use ::output;
-use atom_core::error::ErrorKind;
 use atom_core::image::Image;
 use clap::CommandFactory;
 use output::progress;
 use viewer::{analyze, annotate, arp, show, trace};
-
-/// Exit code if the inserted code does not fit; documented in `docs/usage.md`.
-const TOO_LARGE: u8 = 3;
 
 #[global_allocator]
 static ALLOCATOR: exhausted::Allocator = exhausted::Allocator;
@@ -133,11 +129,7 @@ fn main() -> ExitCode {
             } else {
                 message::error(&error)
             }
-            match error.kind {
-                ErrorKind::TooLarge => ExitCode::from(TOO_LARGE),
-                ErrorKind::Usage => ExitCode::from(misread::INVALID),
-                ErrorKind::Other | ErrorKind::System => ExitCode::FAILURE,
-            }
+            ExitCode::from(message::exit_code(&error))
         }
     }
 }

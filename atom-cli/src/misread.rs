@@ -5,11 +5,9 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::message::WRONG_USAGE;
 use crate::{find, help};
 use output::message::say;
-
-/// Exit code after an invalid command line.
-pub const INVALID: u8 = 2;
 
 /// Prints the parser's error, or better advice where an option of a tool is in the wrong place. Help and version
 /// come as errors, too.
@@ -19,7 +17,7 @@ pub fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
         .collect();
     if let Some(text) = tool_option(error, &words) {
         say(&text);
-        return ExitCode::from(INVALID);
+        return ExitCode::from(WRONG_USAGE);
     }
     if let Some(tool) = helped(error, &words) {
         return match crate::run::show_help(tool) {
@@ -32,7 +30,7 @@ pub fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
     }
     // An error of printing, such as a closed pipe, cannot be told.
     let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(INVALID))
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(WRONG_USAGE))
 }
 
 /// The tool of `atom run TOOL --help`, which the parser takes for a request for the help of `atom run`.

@@ -184,7 +184,7 @@ impl pipeline::Progress for Steps {
             message::error(error)
         }
         cleanup::remove_all();
-        std::process::exit(1)
+        std::process::exit(message::exit_code(error).into())
     }
 }
 

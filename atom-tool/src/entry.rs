@@ -130,7 +130,8 @@ fn panicked(host: *const Host, info: &PanicHookInfo<'_>) {
     let location = info.location().map_or(String::new(), |at| at.to_string());
     // SAFETY: the hook is removed before the table's life ends.
     let host = unsafe { &*host };
-    (host.panicked)(host.context, StrRef::new(message), StrRef::new(&location))
+    let (message, location) = (StrRef::new(message), StrRef::new(&location));
+    (host.panicked)(host.context, false, message, location)
 }
 
 /// An error and its causes on one line.

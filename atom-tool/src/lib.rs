@@ -165,7 +165,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod private {
     pub use crate::calls::params::ParamList;
-    pub use crate::calls::proto::Type;
+    pub use crate::calls::proto::{MARK_ROUTINE, Type};
     pub use crate::calls::typed::routine;
     pub use crate::data::thread_data::{first_copy, next_copy, thread_of_copy};
     pub use crate::entry::{Instrument, bytes, flush, header, header_with, run, start};

@@ -8,6 +8,7 @@ mod arp;
 mod arp_page;
 mod attach;
 mod bad_program;
+mod c_arguments;
 mod c_reports;
 mod c_tools;
 mod cookbook;

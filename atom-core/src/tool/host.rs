@@ -98,18 +98,30 @@ pub(super) fn table(process: &Process<'_>) -> Host {
 
 extern "C" fn error(context: *mut Context, is_usage: bool, message: StrRef) {
     let session = program(context);
-    // The tool's own error: mostly about its options, so where its file is does not matter.
+    session.note(own_error(session, is_usage, text(message)));
+}
+
+/// An error of the tool's own: mostly about its options, so where its file is does not matter.
+fn own_error(session: &Session<'_>, is_usage: bool, message: &str) -> crate::Error {
     let name = session.tool.name();
-    let mut error = crate::Error::new("running the tool", text(message)).symbol(name);
+    let mut error = crate::Error::new("running the tool", message).symbol(name);
     if is_usage {
         error.kind = ErrorKind::Usage;
     }
-    session.note(error);
+    error
 }
 
-extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef) -> ! {
+extern "C" fn panicked(
+    context: *mut Context,
+    is_usage: bool,
+    message: StrRef,
+    location: StrRef,
+) -> ! {
     let session = program(context);
     let (message, location) = (text(message), text(location));
+    if is_usage {
+        match (session.panicked)(&own_error(session, true, message)) {}
+    }
     let reason = match location {
         // The routine stopped by itself, where it could not return an error.
         "" => message.to_owned(),

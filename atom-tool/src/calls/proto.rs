@@ -207,6 +207,9 @@ impl Int {
     }
 }
 
+/// Advice at the end of the error of a routine that is missing, for tools in Rust.
+pub const MARK_ROUTINE: &str = "; mark the function with #[analysis]";
+
 /// Parses a prototype and finds its routine by `find`.
 pub(crate) fn resolve(text: &str, find: impl Fn(&str) -> *const ()) -> Result<(String, Prototype)> {
     let (name, types) =
@@ -214,7 +217,7 @@ pub(crate) fn resolve(text: &str, find: impl Fn(&str) -> *const ()) -> Result<(S
     let address = find(&name);
     if address.is_null() {
         return Err(format!(
-            "the prototype `{text}`: this tool has no analysis routine `{name}`; mark the function with #[analysis]"
+            "the prototype `{text}`: this tool has no analysis routine `{name}`{MARK_ROUTINE}"
         )
         .into());
     }
@@ -385,7 +388,8 @@ impl Type {
         Some(Self::Placed(found.0))
     }
 
-    fn name(self) -> String {
+    /// The type as prototypes have it.
+    pub fn name(self) -> String {
         let int = |size| match size {
             1 => "char",
             4 => "int",

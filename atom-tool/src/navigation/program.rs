@@ -165,11 +165,16 @@ impl<'a> Program<'a> {
         self.info(ProgramInfo::InstCount) as usize
     }
 
-    /// Ends `atom` with a message, as an error of the instrument routine would. For code through which no
-    /// error can be returned, such as C's.
-    pub fn stop(&self, message: &str) -> ! {
+    /// Ends `atom` with a message, which may be about the tool's options, as an error of the instrument routine would. For code through
+    /// which no error can be returned, such as C's.
+    pub fn stop(&self, message: &str, is_usage: bool) -> ! {
         let host = self.host();
-        (host.panicked)(host.context, StrRef::new(message), StrRef::new(""))
+        (host.panicked)(
+            host.context,
+            is_usage,
+            StrRef::new(message),
+            StrRef::new(""),
+        )
     }
 
     /// A C function or data that was linked into the tool's shared object and that it exports

@@ -18,6 +18,7 @@ const ALL: u32 = GENERAL + 8 * 16;
 
 /// C's `va_list`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct VaList {
     general: u32,
     vectors: u32,

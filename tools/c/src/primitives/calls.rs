@@ -3,18 +3,21 @@
 //! Arguments of a call follow a variable list; the prototype tells their types.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::fmt::{self, Display, Formatter};
 use std::sync::{Mutex, PoisonError};
 
-use atom_tool::private::Type;
+use atom_tool::private::{MARK_ROUTINE, Type};
 use atom_tool::{
     AccessSize, AccessSizeOf, ArgumentOf, BrCondValue, BranchTarget, Computed, Direction, EdgeKind,
     EffAddrOf, EffAddrValue, HighHalf, ImageAddress, Inst, LoadedValue, LoadedValueOf, NamedArg,
     OutcomeFor, OutcomeValue, Place, Placed, Reg, RegSum, RepCount, Result, ReturnAddress,
     ReturnValue, StoredValue, StoredValueOf, SystemCallArgument, SystemCallNumber,
-    SystemCallResult, Way,
+    SystemCallResult, Way, read_memory,
 };
 
-use super::handles::{block, inst, primitives, proc, program, stop, word};
+use super::handles::{
+    block, call_is_added, inst, place_of_call, primitives, proc, program, stop, word,
+};
 use super::placed::{Data, data};
 use super::{paths, sites};
 use crate::varargs::VaList;
@@ -29,7 +32,17 @@ unsafe extern "C" fn AddCallProto(prototype: *const c_char) {
     const NAME: &str = "AddCallProto";
     // SAFETY: the caller's promise.
     let added = program().add_call_proto(unsafe { word(prototype, NAME) });
-    added.unwrap_or_else(|e| stop(NAME, e));
+    added.unwrap_or_else(|e| {
+        let text = e.to_string();
+        match text.strip_suffix(MARK_ROUTINE) {
+            Some(text) => stop(
+                NAME,
+                format!("{text}; it is a function of an analysis file that is not static"),
+            ),
+            None => stop(NAME, text),
+        }
+    });
+    call_is_added();
 }
 
 crate::variadic! {
@@ -192,49 +205,108 @@ unsafe fn add(
             format!("no prototype of `{name}` was added; call AddCallProto first"),
         );
     };
+    let is_marked = place_of_call().is_some();
+    let count = types.len();
     let mut args = Vec::new();
-    for of in types {
+    for (i, of) in types.into_iter().enumerate() {
+        let parameter = Parameter {
+            primitive,
+            routine: name,
+            number: i + 1,
+            of,
+        };
+        // SAFETY: the caller's promise: there is an argument, or the mark of the end.
+        if is_marked && unsafe { list.clone().word() } == END {
+            stop(
+                parameter,
+                format!("it has no argument; the call has {i} of {count}"),
+            );
+        }
         // SAFETY: the caller's promise: the next argument has the type that the prototype names.
-        args.push(unsafe { argument(of, list, primitive) });
+        args.push(unsafe { argument(list, parameter) });
+    }
+    // SAFETY: as above.
+    if is_marked && unsafe { list.word() } != END {
+        let reason = format!("the call has more arguments than the {count} parameters of `{name}`");
+        stop(primitive, reason);
     }
     add(name, &args).unwrap_or_else(|e| stop(primitive, e));
+    call_is_added();
+}
+
+/// What the macros of the header file put after the last argument.
+const END: u64 = u64::from_be_bytes(*b"atom-end");
+
+/// A parameter of a routine, as messages name it.
+#[derive(Clone, Copy)]
+struct Parameter<'a> {
+    primitive: &'a str,
+    routine: &'a str,
+    /// Counted from 1.
+    number: usize,
+    of: Type,
+}
+
+impl Display for Parameter<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            primitive,
+            routine,
+            number,
+            of,
+        } = self;
+        write!(
+            f,
+            "{primitive}: parameter {number} ({}) of `{routine}`",
+            of.name()
+        )
+    }
 }
 
 /// The next argument, of a type of the prototype.
 ///
 /// # Safety
 /// The list has one of this type; strings and arrays live for `'a`.
-unsafe fn argument<'a>(of: Type, list: &mut VaList, primitive: &str) -> NamedArg<'a> {
+unsafe fn argument<'a>(list: &mut VaList, parameter: Parameter<'_>) -> NamedArg<'a> {
     // SAFETY: the caller's promise.
     unsafe {
-        match of {
+        match parameter.of {
             Type::Int(8) => (list.word() as i64).into(),
             Type::Int(_) => list.int().into(),
             Type::Str => {
                 let text = list.pointer::<c_char>();
-                if text.is_null() {
-                    stop(primitive, "a string is NULL");
-                }
+                check_memory(text.cast(), 1, parameter);
                 match CStr::from_ptr(text).to_str() {
                     Ok(text) => text.into(),
-                    Err(_) => stop(primitive, "a string is not UTF-8"),
+                    Err(_) => stop(parameter, "a string is not UTF-8"),
                 }
             }
-            Type::Array(size, n) => array(size, n as usize, list.pointer(), primitive),
-            Type::Regv => register(list.int() as u32, primitive),
-            Type::Value => value(list.int() as u32, primitive),
+            Type::Array(size, n) => array((size, n as usize), list.pointer(), parameter),
+            Type::Regv => register(list.int() as u32, parameter),
+            Type::Value => value(list.int() as u32, parameter),
             Type::Address => ImageAddress(list.word()).into(),
-            Type::Placed(_) => {
-                let is_all = of.is_of_all_threads();
-                placed(list.word() as usize, is_all, primitive)
-            }
+            Type::Placed(_) => placed(list.word() as usize, parameter),
         }
     }
 }
 
-/// The data as an argument; `is_all` for a parameter `THREADS` or `PATHS`.
-fn placed(handle: usize, is_all: bool, primitive: &str) -> NamedArg<'static> {
-    match data(handle, primitive) {
+/// Refuses a pointer to memory that cannot be read: a number in the place of a pointer.
+fn check_memory(at: *const u8, size: usize, parameter: Parameter<'_>) {
+    let mut byte = [0];
+    let is_readable = |at: *const u8| read_memory(at as u64, &mut byte) == 1;
+    if at.is_null() {
+        stop(parameter, "it is NULL");
+    }
+    let last = at.wrapping_add(size.saturating_sub(1));
+    if ![at, last].into_iter().all(is_readable) {
+        stop(parameter, format!("no memory is at {:#x}", at as usize));
+    }
+}
+
+/// The data as an argument.
+fn placed(handle: usize, parameter: Parameter<'_>) -> NamedArg<'static> {
+    let is_all = parameter.of.is_of_all_threads();
+    match data(handle, parameter) {
         Data::Counters(table) => table.into(),
         Data::Marks(table) => table.into(),
         Data::Thread(bytes) if is_all => Placed::all_threads(bytes).into(),
@@ -250,10 +322,12 @@ fn placed(handle: usize, is_all: bool, primitive: &str) -> NamedArg<'static> {
 ///
 /// # Safety
 /// They can be read for `'a`.
-unsafe fn array<'a>(size: u8, n: usize, at: *const u8, primitive: &str) -> NamedArg<'a> {
-    if at.is_null() {
-        stop(primitive, "an array is NULL");
-    }
+unsafe fn array<'a>(
+    (size, n): (u8, usize),
+    at: *const u8,
+    parameter: Parameter<'_>,
+) -> NamedArg<'a> {
+    check_memory(at, usize::from(size) * n, parameter);
     // SAFETY: the caller's promise.
     unsafe {
         match size {
@@ -264,17 +338,17 @@ unsafe fn array<'a>(size: u8, n: usize, at: *const u8, primitive: &str) -> Named
     }
 }
 
-fn register(number: u32, primitive: &str) -> NamedArg<'static> {
+fn register(number: u32, parameter: Parameter<'_>) -> NamedArg<'static> {
     match (Reg::from_number(number & !HIGH_HALF), number & HIGH_HALF) {
         (Some(reg), 0) => reg.into(),
         (Some(reg), _) => HighHalf(reg).into(),
-        (None, _) => stop(primitive, format!("there is no register {}", number as i32)),
+        (None, _) => stop(parameter, format!("there is no register {}", number as i32)),
     }
 }
 
 /// Calls `then` with the value that a number of `ValueType` stands for: the kind, and from bit 8 on the number of a memory operand
 /// plus 1, or 0 for no operand in particular; for an outcome the number of a register plus 1.
-fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R {
+fn with_value<R>(number: u32, primitive: impl Display, then: impl ValueVisitor<R>) -> R {
     if let Some(sum) = number.checked_sub(FIRST_SUM) {
         let sums = SUMS.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = sums.get(sum as usize).copied();
@@ -363,8 +437,8 @@ impl ValueVisitor<NamedArg<'static>> for AsArgument {
     }
 }
 
-fn value(number: u32, primitive: &str) -> NamedArg<'static> {
-    with_value(number, primitive, AsArgument)
+fn value(number: u32, parameter: Parameter<'_>) -> NamedArg<'static> {
+    with_value(number, parameter, AsArgument)
 }
 
 /// Asks whether a call at a place of an instruction can have the value.

@@ -1,10 +1,11 @@
 //! Handles of C, strings for C, and errors of primitives.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt::Display;
 use std::marker::PhantomData;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use atom_tool::{Block, Inst, Object, Proc, Program};
@@ -49,8 +50,41 @@ pub fn program() -> Program<'static> {
 }
 
 /// Ends `atom` with an error of a primitive.
-pub fn stop(primitive: &str, reason: impl std::fmt::Display) -> ! {
-    program().stop(&format!("{primitive}: {reason}"))
+pub fn stop(primitive: impl Display, reason: impl Display) -> ! {
+    let place = match place_of_call() {
+        Some((file, line)) => format!(" ({file}, line {line})"),
+        None => String::new(),
+    };
+    program().stop(&format!("{primitive}: {reason}{place}"), false)
+}
+
+/// The file and line of the call that is being added; null and 0 if they are not known.
+static PLACE: (AtomicPtr<c_char>, AtomicI32) = (AtomicPtr::new(null_mut()), AtomicI32::new(0));
+
+/// The macros of the header file say so where a call is added.
+///
+/// # Safety
+/// `file` is a string of C that lives for ever.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn AtomCallAt(file: *const c_char, line: c_int) {
+    PLACE.0.store(file.cast_mut(), Ordering::Relaxed);
+    PLACE.1.store(line, Ordering::Relaxed);
+}
+
+/// Forgets the place: the call has been added.
+pub fn call_is_added() {
+    PLACE.0.store(null_mut(), Ordering::Relaxed);
+}
+
+/// The place of the call that is being added, if the macros of the header file have told it.
+pub fn place_of_call() -> Option<(&'static str, c_int)> {
+    let file = PLACE.0.load(Ordering::Relaxed);
+    if file.is_null() {
+        return None;
+    }
+    // SAFETY: the promise to `AtomCallAt`.
+    let file = unsafe { CStr::from_ptr(file) }.to_str().ok()?;
+    Some((file, PLACE.1.load(Ordering::Relaxed)))
 }
 
 /// Ends the process with a mistake of the tool's, as an assertion does.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use atom_tool::report::ReportFiles;
-use atom_tool::{Args, Options, Result};
+use atom_tool::{Args, Options, Result, WrongOption};
 
 use super::handles::{program, stop, word};
 use super::placed::{Data, keep};
@@ -64,7 +64,7 @@ unsafe fn take<'a, R>(
     let options = args.options_of(words, std::mem::take(&mut *known));
     let taken = match take(&options) {
         Ok(taken) => taken,
-        Err(error) => program().stop(&error.to_string()),
+        Err(error) => program().stop(&error.to_string(), error.is::<WrongOption>()),
     };
     let (rest, asked) = options.parts();
     *known = asked;

@@ -1,6 +1,7 @@
 //! Data that the instrument routine places in the program, and what analysis routines do with it.
 
 use std::ffi::{c_char, c_int, c_long};
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -71,7 +72,7 @@ pub fn keep(data: Data) -> usize {
 }
 
 /// The data with a handle.
-pub fn data(handle: usize, primitive: &str) -> Data {
+pub fn data(handle: usize, primitive: impl Display) -> Data {
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     match all.get(handle.wrapping_sub(1)) {
         Some(data) => *data,
