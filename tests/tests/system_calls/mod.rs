@@ -16,13 +16,13 @@ fn fits(line: &str, form: &str) -> bool {
 fn the_example_tells_calls_arguments_and_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tool = root.join("../examples/strace/strace.rs");
-    let source = root.join("tests/system_calls/program.c");
+    let sources = [root.join("tests/system_calls/program.c")];
     let ways: [(&str, &[&str], &[&str]); 2] = [
         ("whole", &["-pthread"], &["--libs", "--check"]),
         ("static", &["-pthread", "-static"], &["--check"]),
     ];
     for (name, flags, more) in ways {
-        let program = compile(&format!("system-calls-{name}"), &[source.clone()], flags);
+        let program = compile(&format!("system-calls-{name}"), &sources, flags);
         let file = program.with_extension("out");
         let file = file.to_str().unwrap();
         let (_, out) = instrument(&program, &tool, more, &["--output", file]);
