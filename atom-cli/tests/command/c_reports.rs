@@ -346,7 +346,7 @@ const REFUSED: [(&str, &str, &str); 6] = [
     (
         "RefuseOptions(argc, argv);",
         "--ouput x",
-        "x.inst.c: unknown option `--ouput`: this tool takes --json VALUE, --output VALUE",
+        "the tool (x): unknown option `--ouput`: this tool takes --json VALUE, --output VALUE",
     ),
     ("", "--output", "the option --output needs a value"),
     (
