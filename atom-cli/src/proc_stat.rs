@@ -9,6 +9,13 @@ pub fn start_time(process: u32) -> u64 {
     of_stat(process, BETWEEN).unwrap_or(0)
 }
 
+/// Where a process's heap starts, whether there is one yet or not; `None` if the kernel does not say it.
+pub fn heap_of(process: u32) -> Option<u64> {
+    /// Number of fields between the command's name and the address.
+    const BETWEEN: usize = 44;
+    of_stat(process, BETWEEN).filter(|address| *address != 0)
+}
+
 /// The parent of a process.
 pub fn parent_of(process: u32) -> Option<u32> {
     of_stat(process, 1).map(|number| number as u32)

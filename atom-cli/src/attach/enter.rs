@@ -196,7 +196,7 @@ impl Attached {
         for (i, object) in self.objects.iter().enumerate() {
             write(entrance.biases + 8 * i as u64, object.bias)?;
         }
-        let bias = self.objects[entrance.interpreter].bias;
+        let bias = self.objects[entrance.starter].bias;
         let fields = [
             offset_of!(StartInfo, program_before),
             offset_of!(StartInfo, program_after),

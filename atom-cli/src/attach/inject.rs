@@ -48,6 +48,8 @@ pub struct Code {
     pub call: u64,
     /// The system call `rt_sigreturn`.
     pub restore: u64,
+    /// Words that it takes from the stack before the call, in front of the state; `None` if it takes none.
+    pub taken: Option<[u64; 2]>,
     /// Where functions return to: that is noted in the frame, and the thread sleeps for a while before it is restored.
     pub returned: u64,
     /// The address after all of it.
@@ -59,6 +61,8 @@ const RESTORERS: [&[u8]; 2] = [
     &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
     &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
 ];
+/// `pop rax; ret`.
+const POP: [u8; 2] = [0x58, 0xc3];
 /// `syscall; ret`.
 const CALL: [u8; 3] = [SYSCALL[0], SYSCALL[1], 0xc3];
 
@@ -70,6 +74,7 @@ impl Code {
             call: address,
             returned: address + CALL.len() as u64,
             restore: end - RESTORERS[1].len() as u64,
+            taken: None,
             end,
         }
     }
@@ -112,9 +117,10 @@ impl Code {
         .concat()
     }
 
-    /// Finds the pieces in the process.
+    /// Finds the pieces in the process. A static program without signal handlers makes no system call `rt_sigreturn`; `pop rax` and
+    /// any system call, one after the other, do the same.
     pub fn find(maps: &[Map], memory: &File) -> Result<Self> {
-        let (mut call, mut restore) = (None, None);
+        let (mut call, mut restore, mut pop) = (None, None, None);
         for map in maps.iter().filter(|m| m.is_code() && m.is_file()) {
             let mut bytes = vec![0; (map.end - map.start) as usize];
             if memory.read_exact_at(&mut bytes, map.start).is_err() {
@@ -122,6 +128,7 @@ impl Code {
             }
             let find = |what: &[u8]| memchr(&bytes, what).map(|at| map.start + at as u64);
             call = call.or_else(|| find(&CALL));
+            pop = pop.or_else(|| find(&POP));
             restore = restore.or_else(|| {
                 let found = RESTORERS.iter().map(|r| Some((find(r)?, r.len() as u64)));
                 found.flatten().next()
@@ -130,14 +137,22 @@ impl Code {
                 return Ok(Self {
                     call,
                     restore,
+                    taken: None,
                     returned: restore,
                     end: restore + size,
                 });
             }
         }
-        Err(fail(
-            "its C library has no code for system calls that is known",
-        ))
+        let (Some(call), Some(pop)) = (call, pop) else {
+            return Err(fail("it has no code for system calls that is known"));
+        };
+        Ok(Self {
+            call,
+            restore: pop,
+            taken: Some([libc::SYS_rt_sigreturn as u64, call]),
+            returned: pop,
+            end: pop + POP.len() as u64,
+        })
     }
 }
 
@@ -159,18 +174,21 @@ pub const FRAME: u64 = 1 << 14;
 /// Distance in bytes of the notes of [`Code::returned`] from the stack pointer there: 1 when a function has returned, its answer, and a time.
 const NOTES: u32 = FRAME as u32 - 72;
 
-/// The bytes of a frame at an address, with an address to return to in front of the kernel's `ucontext`. `vectors` may be empty.
+/// The bytes of a frame at an address, with an address to return to, and what is taken there, in front of the kernel's `ucontext`. `vectors` may be empty.
 pub fn frame(code: &Code, at: u64, registers: &Registers, mask: u64, vectors: &[u8]) -> Vec<u8> {
     const XSTATE_AND_SS: u64 = 7;
     /// The kernel leaves the alternate stack alone if it is nonsense.
     const NO_STACK: [u64; 3] = [0, 0xffff, 0];
-    /// Offset in the frame of the words after the general registers.
-    const WORDS: usize = 1 + 38;
+    /// Number of words of the kernel's structure.
+    const WORDS: usize = 38;
     const MAGIC: [u32; 2] = [0x4650_5853, 0x4650_5845];
     let r = registers;
-    let state = (at + 8 * WORDS as u64).next_multiple_of(64);
+    let mut words = vec![code.returned];
+    words.extend(code.taken.iter().flatten());
+    let after = at + 8 * (words.len() + WORDS) as u64;
+    let state = after.next_multiple_of(64);
     let pointer = if vectors.is_empty() { 0 } else { state };
-    let mut words = vec![code.returned, XSTATE_AND_SS, 0];
+    words.extend([XSTATE_AND_SS, 0]);
     words.extend(NO_STACK);
     words.extend([r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]);
     words.extend([

@@ -2,8 +2,8 @@
 //!
 //! The steps, each in a file of its own: what the process has mapped (`maps`), its objects (`objects`), where new segments
 //! go (`places`), the rewritten files (`instrument`), a process that acts for this command (`helper`), entering (`enter`, `start_block`), the
-//! time in between (`session`), leaving (`leave`), and what is told (`results`). `trace` and `inject` have what `ptrace` does, `urgent`
-//! this command's priority meanwhile, `table` the addresses of the new text.
+//! time in between (`session`), leaving (`leave`), and what is told (`results`). `trace` and
+//! `inject` have what `ptrace` does, `urgent` this command's priority meanwhile, `table` the addresses of the new text.
 
 mod enter;
 mod helper;
@@ -23,6 +23,7 @@ mod urgent;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -84,9 +85,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tool = run::tool_file(arguments.words.tool(), &[])?;
     let maps = maps::read(pid).map_err(|e| trace::refused(pid, e))?;
     refuse_process(pid, &maps, &store)?;
-    let objects = objects::find(pid, &maps)?;
+    let objects = objects::find(pid, &maps, store.folder())?;
     refuse_program(&objects[0])?;
-    let places = places::choose(&maps, &objects)?;
+    let places = places::choose(&maps, proc_stat::heap_of(pid as u32), &objects)?;
     let files = instrument::files(arguments, &tool, (&objects, &places), &store)?;
     if !files.entrance.replaced.is_empty() {
         let reason = format!(
@@ -171,7 +172,7 @@ fn refuse_choices(arguments: &Arguments) -> Result<()> {
 fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
     let fail =
         |reason: String, advice: &str| Err(Error::new(DOING, reason).advice(advice.to_owned()));
-    if maps.iter().any(|m| m.path.starts_with(store.folder())) {
+    if is_instrumented(pid, maps, store) {
         return fail(
             format!("{pid} is instrumented already"),
             "`atom ctl PID` begins and ends windows of a run with windows, and `atom ctl PID detach` leaves",
@@ -201,6 +202,16 @@ fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// True if a process runs instrumented code: an object's text is mapped from the store, beside its new code. The new code alone has
+/// stayed from an earlier time, as a signal handler might return to it.
+fn is_instrumented(pid: i32, maps: &[Map], store: &Store) -> bool {
+    let is_ours = |path: &Path| path.starts_with(store.folder());
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    let code = || maps.iter().filter(|m| m.is_code() && is_ours(&m.path));
+    let has_text = |map: &Map| code().filter(|m| m.file == map.file).count() > 1;
+    program.is_ok_and(|program| is_ours(&program)) || code().any(has_text)
 }
 
 /// Refuses programs that cannot be entered.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use atom_core::{Error, Result};
 use object::Endianness;
-use object::elf::{FileHeader64, PF_X, PT_INTERP, PT_LOAD};
+use object::elf::{FileHeader64, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use super::maps::Map;
@@ -31,8 +31,6 @@ pub struct Object {
     pub code: u64,
     /// Where code is mapped.
     pub text: Vec<Map>,
-    /// True if it names a program interpreter.
-    has_interpreter: bool,
 }
 
 /// What the headers of an object say.
@@ -40,7 +38,6 @@ struct Headers {
     /// Of each segment of code: address, offset in the file and size in bytes.
     code: Vec<[u64; 3]>,
     image: [u64; 2],
-    has_interpreter: bool,
 }
 
 fn headers(bytes: &[u8]) -> Option<Headers> {
@@ -50,11 +47,9 @@ fn headers(bytes: &[u8]) -> Option<Headers> {
     let mut found = Headers {
         code: Vec::new(),
         image: [u64::MAX, 0],
-        has_interpreter: false,
     };
     for p in all {
         let (address, size) = (p.p_vaddr(endian), p.p_memsz(endian));
-        found.has_interpreter |= p.p_type(endian) == PT_INTERP;
         if p.p_type(endian) == PT_LOAD {
             found.image[0] = found.image[0].min(address / PAGE * PAGE);
             found.image[1] = found.image[1].max(address + size);
@@ -68,15 +63,17 @@ fn headers(bytes: &[u8]) -> Option<Headers> {
     (!found.code.is_empty()).then_some(found)
 }
 
-/// The objects of a process, the program first. Those that cannot be instrumented are named to the user.
-pub fn find(pid: i32, maps: &[Map]) -> Result<Vec<Object>> {
+/// The objects of a process, the program first. Those that cannot be instrumented are named to the user. What is mapped from the
+/// folder of the store has stayed from an earlier time.
+pub fn find(pid: i32, maps: &[Map], store: &Path) -> Result<Vec<Object>> {
     let fail = |reason: &str| Error::new(DOING, reason);
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(|e| Error::new(DOING, e))?;
     let own = format!("/proc/{pid}/exe");
     let program = fs::metadata(&own).map_err(|e| Error::new(DOING, e).file(&own))?;
     let mut objects: Vec<Object> = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
-    for map in maps.iter().filter(|m| m.is_code() && m.is_file()) {
+    let is_own = |m: &&Map| m.is_code() && m.is_file() && !m.path.starts_with(store);
+    for map in maps.iter().filter(is_own) {
         if seen.contains(&map.file.as_str()) {
             continue;
         }
@@ -100,11 +97,6 @@ pub fn find(pid: i32, maps: &[Map]) -> Result<Vec<Object>> {
             .advice("start it by its own name, not by the loader's"));
     };
     objects[..=first].rotate_right(1);
-    if !objects[0].has_interpreter {
-        return Err(fail("it is a static program, which cannot be entered yet")
-            .file(&objects[0].path)
-            .advice("start it under `atom run --off`, and begin windows with `atom ctl PID on`"));
-    }
     Ok(objects)
 }
 
@@ -159,7 +151,6 @@ fn object(pid: i32, maps: &[Map], map: &Map, memory: &File) -> std::result::Resu
             image: headers.image,
             code: headers.code.iter().map(|c| c[2]).sum(),
             text: own,
-            has_interpreter: headers.has_interpreter,
             file,
         });
     }

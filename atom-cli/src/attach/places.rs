@@ -12,6 +12,8 @@ use super::objects::{Object, PAGE};
 const REACH: u64 = 0x7fff_0000;
 /// Addresses that an area may have.
 const AREA: [u64; 2] = [0x1000_0000, 0x7fff_0000];
+/// Address after the last that a program can have.
+const TOP: u64 = 0x7fff_ffff_f000;
 /// Distance of a program's new text from its image: the heap is between.
 const GAP: u64 = 0x6000_0000;
 /// Free addresses after each mapping.
@@ -30,11 +32,12 @@ pub struct Places {
     pub objects: Vec<[u64; 2]>,
 }
 
-/// Ranges in use, in ascending order.
+/// Ranges in use, in ascending order of their starts.
+#[derive(Clone)]
 struct Used(Vec<[u64; 2]>);
 
 impl Used {
-    fn of(maps: &[Map]) -> Self {
+    fn of(maps: &[Map], heap: Option<u64>) -> Self {
         let range = |m: &Map| {
             let name = m.path.to_str().unwrap_or_default();
             match name {
@@ -43,7 +46,12 @@ impl Used {
                 _ => [m.start, m.end],
             }
         };
-        Self(maps.iter().map(range).collect())
+        let mut used = Self(maps.iter().map(range).collect());
+        // A program may have used no heap yet.
+        if let Some(start) = heap {
+            used.add([start, start + HEAP]);
+        }
+        used
     }
 
     /// The first free range of this size from an address on.
@@ -78,13 +86,22 @@ impl Used {
     }
 }
 
-/// Chooses the places.
-pub fn choose(maps: &[Map], objects: &[Object]) -> Result<Places> {
-    let used = Used::of(maps);
-    let area = used.largest(AREA).map(|address| address / PAGE * PAGE);
+/// Chooses the places. `heap` is where the process's heap starts.
+pub fn choose(maps: &[Map], heap: Option<u64>, objects: &[Object]) -> Result<Places> {
+    let used = Used::of(maps, heap);
+    let mut area = used.largest(AREA).map(|address| address / PAGE * PAGE);
+    let program = &objects[0];
+    let is_low = program.bias.wrapping_add(program.image[1]) < AREA[1];
+    // A program at low addresses reaches no further than the area may: it gets the end of the same addresses.
+    let low = is_low.then(|| {
+        let half = (area[1] - area[0]) / 2 / PAGE * PAGE;
+        let end = area[1];
+        area[1] -= room(program, FACTORS[0]).min(half);
+        [area[1], end]
+    });
     let found = FACTORS
         .iter()
-        .find_map(|factor| of_objects(maps, objects, area, *factor));
+        .find_map(|factor| of_objects(used.clone(), objects, (area, low), *factor));
     let Some(objects) = found else {
         let reason = "there is no room for new code within 2 GiB of one of its objects";
         return Err(Error::new("choosing addresses in the process", reason)
@@ -93,22 +110,29 @@ pub fn choose(maps: &[Map], objects: &[Object]) -> Result<Places> {
     Ok(Places { area, objects })
 }
 
+/// Bytes for an object's new segments.
+fn room(object: &Object, factor: u64) -> u64 {
+    (object.code * factor + (2 << 20)).next_multiple_of(PAGE)
+}
+
+/// Places of all objects' new segments; `low` is the program's, if it is chosen.
 fn of_objects(
-    maps: &[Map],
+    mut used: Used,
     objects: &[Object],
-    area: [u64; 2],
+    (area, low): ([u64; 2], Option<[u64; 2]>),
     factor: u64,
 ) -> Option<Vec<[u64; 2]>> {
-    let mut used = Used::of(maps);
     used.add(area);
-    let mut places = Vec::new();
-    for (i, object) in objects.iter().enumerate() {
-        let size = (object.code * factor + (2 << 20)).next_multiple_of(PAGE);
+    let mut places = Vec::from_iter(low);
+    low.into_iter().for_each(|place| used.add(place));
+    for (i, object) in objects.iter().enumerate().skip(places.len()) {
+        let size = room(object, factor);
         let [base, end] = object
             .image
             .map(|address| object.bias.wrapping_add(address));
         let first = (end.next_multiple_of(PAGE)) + if i == 0 { GAP } else { MARGIN };
-        let limit = base + REACH;
+        // A static position-independent program is near the top.
+        let limit = (base + REACH).min(TOP);
         let start = used
             .free(first, size, limit)
             .or_else(|| used.free(end + MARGIN, size, limit))?;

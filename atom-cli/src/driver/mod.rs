@@ -45,7 +45,9 @@ pub fn run(args: &Run) -> Result<()> {
     let mut steps = Steps::new(&request);
     let image = steps.run(Step::Image, || open(&request), describe::image)?;
     refuse_unsupported(&image, &request)?;
-    if !request.libraries || !image.kind.is_dynamic_program() {
+    // A static program that runs already is a process of one object.
+    let is_process = image.kind.is_dynamic_program() || request.job.attach.is_some();
+    if !request.libraries || !is_process {
         let settings = Settings::alone(&request, &image);
         return instrument(&request, vec![Input::alone(image)], &settings, &mut steps);
     }

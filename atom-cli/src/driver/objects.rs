@@ -18,25 +18,23 @@ const DOING: &str = "instrumenting the program with its libraries";
 /// Opens all objects. Their rewrites will be in `folder`.
 pub(super) fn all(request: &Request, program: Image, folder: &Path) -> Result<Vec<Input>> {
     let fail = |reason: &str| Error::new(DOING, reason).file(request.app);
-    let Some(interpreter) = program.interpreter.clone() else {
-        return Err(fail("it has no program interpreter"));
-    };
-    if interpreter.family == LoaderFamily::Other {
+    let interpreter = program.interpreter.as_ref();
+    if interpreter.is_some_and(|i| i.family == LoaderFamily::Other) {
         return Err(
             fail("its program interpreter is neither glibc's nor musl's")
                 .advice("instrument the program alone"),
         );
     }
-    let loader = PathBuf::from(&interpreter.path);
-    let mut paths: Vec<PathBuf> = match &request.job.loads[..] {
-        [] => closure::libraries(&loader, request.app)?
-            .into_iter()
-            .filter_map(|loaded| loaded.path)
-            .collect(),
-        known => known.iter().map(|w| w.path().to_path_buf()).collect(),
-    };
-    // A process that runs has it among its objects, perhaps by another path.
+    let known = request.job.loads.iter().map(|w| w.path().to_path_buf());
+    let mut paths: Vec<PathBuf> = known.collect();
+    // A process that runs has all it has loaded among its objects, the interpreter too, perhaps by another path.
     if request.job.attach.is_none() {
+        let interpreter = interpreter.ok_or_else(|| fail("it has no program interpreter"))?;
+        let loader = PathBuf::from(&interpreter.path);
+        if paths.is_empty() {
+            let loaded = closure::libraries(&loader, request.app)?;
+            paths.extend(loaded.into_iter().filter_map(|loaded| loaded.path));
+        }
         paths.push(loader);
     }
     let with_program = paths.len();

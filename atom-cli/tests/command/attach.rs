@@ -201,8 +201,29 @@ fn count(report: &str, procedure: &str) -> u64 {
 
 #[test]
 fn known_work_is_counted_and_the_text_comes_back() {
+    known_work("gcc", &[]);
+}
+
+/// Compilers and flags for programs that are static, or whose C library is musl.
+const OTHERS: [(&str, &[&str]); 5] = [
+    ("gcc", &["-static"]),
+    ("gcc", &["-static-pie"]),
+    ("musl-gcc", &[]),
+    ("musl-gcc", &["-static"]),
+    ("musl-gcc", &["-static-pie"]),
+];
+
+#[test]
+fn known_work_is_counted_in_static_programs_and_those_of_musl() {
+    for (compiler, flags) in OTHERS {
+        known_work(compiler, flags);
+    }
+}
+
+/// Compares counts of a program that is entered with those of its run.
+fn known_work(compiler: &str, flags: &[&str]) {
     let folder = Folder::new();
-    folder.compile("rounds", ROUNDS, &["-O1"]);
+    folder.compile_by(compiler, "rounds", ROUNDS, &[&["-O1"], flags].concat());
     let run = folder
         .command(&["run", "-q", "icount", "--", "./rounds", "1000"])
         .output()
@@ -245,9 +266,41 @@ fn threads_that_sleep_start_fork_and_get_signals_notice_nothing() {
 }
 
 #[test]
+fn threads_of_static_programs_and_those_of_musl_notice_nothing() {
+    for (i, (compiler, flags)) in OTHERS.into_iter().enumerate() {
+        let folder = Folder::new();
+        // Some without names.
+        let strip: &[&str] = if i % 2 == 0 { &["-s"] } else { &[] };
+        let flags = [&["-O2", "-pthread"], strip, flags].concat();
+        folder.compile_by(compiler, "threads", THREADS, &flags);
+        let mut process = Process::start(&folder, &["threads"]);
+        let before = process.maps();
+        for tool in ["icount", "calltree", "icount"] {
+            sleep(moment(200));
+            let words = ["-q", "--for", "100ms", tool];
+            attach(&folder, &words, &process.number());
+            // With musl new code stays, as a handler may return to it.
+            let now = process.maps();
+            assert!(before.iter().all(|map| now.contains(map)), "{now:?}");
+        }
+        assert_eq!(process.finish(&folder), "fine\n", "{compiler} {flags:?}");
+    }
+}
+
+#[test]
 fn a_process_works_after_the_command_was_killed() {
+    works_after_kills(&[]);
+}
+
+#[test]
+fn a_static_process_works_after_the_command_was_killed() {
+    works_after_kills(&["-static"]);
+}
+
+fn works_after_kills(flags: &[&str]) {
     let folder = Folder::new();
-    folder.compile("threads", THREADS, &["-O2", "-pthread"]);
+    let flags = [&["-O2", "-pthread"], flags].concat();
+    folder.compile("threads", THREADS, &flags);
     // The next ones are quick.
     let mut first = Process::start(&folder, &["threads"]);
     attach(&folder, &["-q", "--for", "10ms", "icount"], &first.number());
@@ -355,7 +408,6 @@ fn a_process_that_ends_meanwhile_is_reported() {
 fn what_cannot_be_entered_is_refused_with_the_reason() {
     let folder = Folder::new();
     folder.compile("rounds", ROUNDS, &["-O1"]);
-    folder.compile("fixed", ROUNDS, &["-O1", "-static"]);
     let refused = |words: &[&str], pid: &str, reason: &str| {
         let output = attached(&folder, words, pid);
         let said = stderr(&output);
@@ -363,8 +415,6 @@ fn what_cannot_be_entered_is_refused_with_the_reason() {
         assert!(said.contains(reason), "{said}");
     };
     refused(&["icount"], "no-number", "not named by its number");
-    let fixed = Process::start(&folder, &["fixed", MANY]);
-    refused(&["icount"], &fixed.number(), "it is a static program");
     let stopped = Process::start(&folder, &["rounds", MANY]);
     let pid = stopped.number();
     refused(

@@ -105,11 +105,11 @@ impl Places {
 }
 
 impl Facts {
-    /// The facts of a process of these objects, whose interpreter has the number `starter`. `named` is the path by which
+    /// The facts of a process of these objects, whose interpreter has this number. `named` is the path by which
     /// the program is run, `link` a symbolic link to its original.
     pub fn of_process(
         members: &[Member<'_>],
-        starter: usize,
+        interpreter: Option<usize>,
         named: &Path,
         link: &Path,
     ) -> Result<Self> {
@@ -118,7 +118,9 @@ impl Facts {
         let table = facts.add(&vec![0; size_of::<ObjectInfo>() * count]);
         facts.put_address(offset_of!(ProcessInfo, objects), table);
         facts.put(offset_of!(ProcessInfo, object_count), count as u64);
-        facts.put(offset_of!(ProcessInfo, interpreter), starter as u64);
+        // Without an interpreter it is the number of no object.
+        let interpreter = interpreter.unwrap_or(count);
+        facts.put(offset_of!(ProcessInfo, interpreter), interpreter as u64);
         let entry = members.first().and_then(|program| program.image.entry);
         facts.put(offset_of!(ProcessInfo, entry), entry.unwrap_or(0));
         facts.put_text(offset_of!(ProcessInfo, named), named.as_os_str().as_bytes());

@@ -31,9 +31,9 @@ pub struct Entrance {
     pub attached: u64,
     /// The load biases, 8 bytes for each object.
     pub biases: u64,
-    /// Number of the program interpreter.
-    pub interpreter: usize,
-    /// In the interpreter's file: the functions that make the calls at the program's start and end; 0 for none.
+    /// Number of the object that makes the calls on the program: the program interpreter, or a static program.
+    pub starter: usize,
+    /// In that object's file: the functions that make the calls at the program's start and end; 0 for none.
     pub calls: [u64; 2],
     /// Names of the procedures in place of which the tool's routines run; empty if the tool changes nothing.
     pub replaced: String,
@@ -65,14 +65,14 @@ impl Entrance {
         (area, analysis): (&Area, &AnalysisImage),
         whole: &Whole,
         (inputs, placed): (&[Input], &[Placed<'_>]),
-        interpreter: usize,
+        starter: usize,
     ) -> Self {
-        let starter = &placed[interpreter];
+        let calls_from = &placed[starter];
         let function = |snippet: Option<u32>| {
-            let at = snippet.map(|i| u64::from(starter.layout.shared[i as usize]));
-            at.map_or(0, |at| starter.layout.start + at)
+            let at = snippet.map(|i| u64::from(calls_from.layout.shared[i as usize]));
+            at.map_or(0, |at| calls_from.layout.start + at)
         };
-        let plan = starter.plan;
+        let plan = calls_from.plan;
         let attached = analysis.facts.export(ATTACHED);
         Self {
             area: [area.start, area.rw, area.end],
@@ -82,7 +82,7 @@ impl Entrance {
             enter: area.start + analysis.facts.thread_enter,
             attached: attached.map_or(0, |address| area.start + address),
             biases: area.data + u64::from(whole.biases),
-            interpreter,
+            starter,
             calls: [function(plan.program_before), function(plan.program_after)],
             replaced: super::replaced(placed.iter().map(|p| (&p.object.cfg, p.plan))),
             objects: inputs.iter().zip(placed).map(Entered::new).collect(),

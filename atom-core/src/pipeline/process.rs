@@ -94,7 +94,7 @@ struct Running<'a> {
 pub(super) struct Begun<'a> {
     process: &'a Process<'a>,
     inputs: &'a [Input],
-    /// Number of the program interpreter.
+    /// Number of the object that makes the calls on the program: the program interpreter, or a static program that runs already.
     pub starter: usize,
     running: Option<Running<'a>>,
 }
@@ -102,7 +102,10 @@ pub(super) struct Begun<'a> {
 impl<'a> Begun<'a> {
     pub fn new(process: &'a Process<'a>, inputs: &'a [Input]) -> Result<Self> {
         let program = &inputs[0].path;
-        let is_starter = |input: &Input| input.image.kind == ObjectKind::Interpreter;
+        let is_starter = |input: &Input| match input.image.kind {
+            ObjectKind::Interpreter => true,
+            kind => process.attached.is_some() && kind.is_static(),
+        };
         let starter = inputs.iter().position(is_starter).ok_or_else(|| {
             Error::new(DOING, "its program interpreter is not known")
                 .file(program)
@@ -174,7 +177,9 @@ impl<'a> Begun<'a> {
             })
             .collect();
         let Process { named, link, .. } = *self.process;
-        let facts = Facts::of_process(&members, self.starter, named, link)?;
+        let is_interpreter = |member: &Member<'_>| member.image.kind == ObjectKind::Interpreter;
+        let interpreter = members.iter().position(is_interpreter);
+        let facts = Facts::of_process(&members, interpreter, named, link)?;
         let sizes = AreaSizes {
             data: whole.shared.data.len() as u64,
             facts: facts.bytes.len() as u64,

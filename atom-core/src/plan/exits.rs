@@ -157,7 +157,7 @@ const CALLED: Arguments = Arguments {
 fn looked_at(kind: ObjectKind, is_whole: bool, follows: bool) -> Vec<i32> {
     // The C library has no function of its own for it: programs call `syscall`.
     let mut numbers = vec![SYS_RESTRICT];
-    if is_whole {
+    if is_whole && !kind.is_static() {
         match kind {
             ObjectKind::Interpreter => numbers.extend(MAPPING),
             _ => numbers.push(MAPPING[0]),
@@ -172,7 +172,7 @@ fn looked_at(kind: ObjectKind, is_whole: bool, follows: bool) -> Vec<i32> {
         numbers.extend(WRITING_TEXT);
         numbers.extend(STARTING);
         numbers.push(SYS_EXIT);
-        if !is_whole {
+        if kind.is_static() {
             numbers.extend(MAPPING);
         }
     }

@@ -52,15 +52,20 @@ impl Folder {
 
     /// Compiles C source to the file `name`.
     pub fn compile(&self, name: &str, source: &str, flags: &[&str]) {
+        self.compile_by("gcc", name, source, flags);
+    }
+
+    /// As [`Self::compile`], by another compiler.
+    pub fn compile_by(&self, compiler: &str, name: &str, source: &str, flags: &[&str]) {
         let file = format!("{name}.c");
         self.write(&file, source);
-        let status = Command::new("gcc")
+        let status = Command::new(compiler)
             .current_dir(self.path())
             .args(flags)
             .args([&file, "-o", name])
             .status()
-            .expect("gcc runs");
-        assert!(status.success(), "gcc compiles {file}");
+            .expect("the compiler runs");
+        assert!(status.success(), "{compiler} compiles {file}");
         std::fs::remove_file(self.join(&file)).expect("the source is there");
     }
 
