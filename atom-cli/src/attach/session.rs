@@ -127,7 +127,7 @@ impl Session {
             End::Gone => "until it ended",
         };
         format!(
-            "attached: process {pid}, which ran already, for {time:.2} s {how}; what it did before is not counted"
+            "attached: process {pid}, which ran already, for {time:.2} s {how}; what it did before is not counted, nor what children do that it forks"
         )
     }
 }
