@@ -2,7 +2,7 @@
 //!
 //! The steps, each in a file of its own: what the process has mapped (`maps`), its objects (`objects`), where new segments
 //! go (`places`), the rewritten files (`instrument`), a process that acts for this command (`helper`), entering (`enter`, `start_block`), the
-//! time in between (`session`), leaving (`leave`), and what is told (`results`). `trace` and
+//! time in between (`session`, and `stay` if the command ends before), leaving (`leave`), and what is told (`results`). `trace` and
 //! `inject` have what `ptrace` does, `urgent` this command's priority meanwhile, `table` the addresses of the new text.
 
 mod enter;
@@ -16,6 +16,7 @@ mod places;
 mod results;
 mod session;
 mod start_block;
+mod stay;
 mod table;
 mod trace;
 mod urgent;
@@ -55,6 +56,9 @@ pub struct Arguments {
     /// Leave after this time, such as `10s` or `1m 30s`. Without it, Ctrl-C or `atom ctl PID detach` does it
     #[arg(long = "for", visible_alias = "duration", value_name = "TIME", value_parser = watch::interval)]
     pub length: Option<Duration>,
+    /// End the command once the process is entered, and measure until TIME is over, `atom ctl PID detach` or the process's end
+    #[arg(long)]
+    pub stay: bool,
     /// What is instrumented, and how
     #[command(flatten)]
     pub choices: Choices,
@@ -81,6 +85,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let pid = process_number(&arguments.command)?;
     refuse_choices(arguments)?;
+    let second = match arguments.stay.then(|| stay::divide(pid)).transpose()? {
+        Some(stay::Side::First(code)) => return Ok(code),
+        Some(stay::Side::Second(second)) => Some(second),
+        None => None,
+    };
     let store = Store::open()?;
     let tool = run::tool_file(arguments.words.tool(), &[])?;
     let maps = maps::read(pid).map_err(|e| trace::refused(pid, e))?;
@@ -106,6 +115,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         "attached to {pid} (stopped for {:.1} ms)",
         attached.pause.as_secs_f64() * 1e3
     ));
+    if let Some(second) = second {
+        second.settle();
+    }
     let end = session.wait(&mut attached, arguments.length)?;
     let line = session.end(&attached, end);
     match end {

@@ -428,3 +428,43 @@ fn what_cannot_be_entered_is_refused_with_the_reason() {
     refused(&["icount"], &pid, "is stopped");
     Command::new("kill").args(["-CONT", &pid]).status().unwrap();
 }
+
+#[test]
+fn measuring_lasts_after_the_command_has_ended() {
+    let folder = Folder::new();
+    folder.compile("rounds", ROUNDS, &["-O1"]);
+    let mut process = Process::start(&folder, &["rounds", MANY]);
+    let pid = process.number();
+    let before = process.maps();
+    let report = || fs::read_to_string(folder.join("icount.out")).unwrap_or_default();
+    let is_left = || {
+        let start = Instant::now();
+        while report().is_empty() || process.maps() != before {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            sleep(Duration::from_millis(20));
+        }
+    };
+    // Its output ends with the first of the two processes.
+    let said = attach(&folder, &["--stay", "icount"], &pid);
+    assert!(
+        said.contains(&format!("`atom ctl {pid} detach` leaves")),
+        "{said}"
+    );
+    assert!(report().is_empty() && process.maps() != before);
+    let ctl = folder.command(&["ctl", &pid, "report"]).output().unwrap();
+    assert!(ctl.status.success(), "{}", stderr(&ctl));
+    assert!(folder.join("icount.out.now").exists());
+    let ctl = folder.command(&["ctl", &pid, "detach"]).output().unwrap();
+    assert!(ctl.status.success(), "{}", stderr(&ctl));
+    is_left();
+    assert!(count(&report(), "work") > 1000, "{}", report());
+    fs::remove_file(folder.join("icount.out")).unwrap();
+    attach(&folder, &["--stay", "--for", "300ms", "icount"], &pid);
+    is_left();
+    assert!(count(&report(), "work") > 1000, "{}", report());
+    // What fails is told by the command that was started.
+    let output = attached(&folder, &["--stay", "memcheck"], &pid);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("replaced"), "{}", stderr(&output));
+    process.finish(&folder);
+}
