@@ -24,7 +24,7 @@ fn blocks(page: &str) -> Vec<(String, String)> {
 fn commands_answer_their_questions() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cookbook.md");
     let blocks = blocks(&std::fs::read_to_string(page).unwrap());
-    assert_eq!(blocks.len(), 21, "one to prepare and twenty questions");
+    assert_eq!(blocks.len(), 22, "one to prepare and twenty-one questions");
     let folder = Folder::new();
     let command = Path::new(env!("CARGO_BIN_EXE_atom"));
     let path = format!(
