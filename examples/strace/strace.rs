@@ -23,6 +23,7 @@ const NAMES: [(u64, &str); 12] = [
 thread_state! {
     /// The system call that a thread is in.
     struct Asked {
+        is_known: ThreadCell<u64>,
         number: ThreadCell<u64>,
         arguments: [ThreadCell<u64>; 6],
     }
@@ -45,6 +46,7 @@ fn begin(file: Str) {
 #[analysis]
 fn before(asked: PerThread<Asked>, number: u64, a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) {
     const WITHOUT_RESULT: [u64; 2] = [60, 231];
+    asked.is_known.set(1);
     asked.number.set(number);
     for (cell, argument) in asked.arguments.iter().zip([a, b, c, d, e, f]) {
         cell.set(argument);
@@ -56,7 +58,12 @@ fn before(asked: PerThread<Asked>, number: u64, a: u64, b: u64, c: u64, d: u64, 
 
 #[analysis]
 fn after(asked: PerThread<Asked>, result: u64) {
-    writeln!(LOG, "{} = {}", text(asked), result as i64);
+    if asked.is_known.get() != 0 {
+        writeln!(LOG, "{} = {}", text(asked), result as i64);
+    } else {
+        // A new thread comes back from the call that made it.
+        writeln!(LOG, "{} begins", asked.thread_number());
+    }
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {

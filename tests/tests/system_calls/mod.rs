@@ -36,5 +36,8 @@ fn the_example_tells_calls_arguments_and_results() {
             let found = lines.any(|line| fits(line, form));
             assert!(found, "{name}: {form} is not in its place in {written}");
         }
+        // The new thread comes back from a call of its parent's.
+        let begins = written.lines().filter(|line| line.ends_with(" begins"));
+        assert_eq!(begins.count(), 1, "{name}: {written}");
     }
 }

@@ -15,10 +15,9 @@ int main(void) {
     int parent = getppid();
     char text[100];
     int length = sprintf(text, "%d getppid(*) = %d\n", getpid(), parent);
-    /* The text says of itself how it is written. */
+    write(1, text, length);
     printf("%d write(0x1, %#lx, %#x, *) = %d\n", getpid(), (unsigned long)text, length, length);
     fflush(stdout);
-    write(1, text, length);
     pthread_t other;
     pthread_create(&other, NULL, thread, NULL);
     pthread_join(other, NULL);
