@@ -30,9 +30,7 @@ pub struct Units(Vec<Range<usize>>);
 impl Units {
     /// Finds the units of an object.
     pub fn of(image: &Image, cfg: &Cfg) -> Self {
-        let is_part = |proc: &Proc| {
-            !proc.is_described && !proc.is_go && proc.kind != ProcKind::Plt && proc.is_movable()
-        };
+        let is_part = |proc: &Proc| !proc.is_described && !proc.is_go && proc.kind != ProcKind::Plt;
         let are_neighbours = |a: &Proc, b: &Proc| {
             is_part(a) && is_part(b) && b.start.saturating_sub(a.end) <= MOST_PADDING
         };
