@@ -19,7 +19,7 @@ use super::constants::Constants;
 use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
 use crate::image::{Image, ObjectKind};
-use crate::x86::{ControlFlow, Mnemonic, OpKind, Register, decode_at};
+use crate::x86::{Code, ControlFlow, Instruction, Mnemonic, OpKind, Register, decode_at};
 
 /// Functions that start threads, run callbacks on threads of their own, or load
 /// libraries that might.
@@ -120,6 +120,7 @@ const C_LIBRARIES: &[&str] = &[
 const SYS_CLONE: u64 = 56;
 const SYS_FORK: u64 = 57;
 const SYS_CLONE3: u64 = 435;
+const SYS_ARCH_PRCTL: u64 = 158;
 
 /// True unless it is certain that the program has one thread only.
 pub fn may_have_threads(image: &Image, cfg: &Cfg) -> bool {
@@ -404,23 +405,50 @@ pub fn uses_gs(image: &Image, cfg: &Cfg) -> bool {
                 let size = usize::try_from(proc.end - proc.start).unwrap_or(usize::MAX);
                 let bytes = &rest[..size.min(rest.len())];
                 let mut at = 0;
+                // The number that the next system call certainly has.
+                let mut number = None;
                 while at < bytes.len() {
                     let pc = proc.start + at as u64;
                     let Some(instruction) = decode_at(&bytes[at..bytes.len().min(at + 15)], pc)
                     else {
                         at += 1;
+                        number = None;
                         continue;
                     };
                     let len = instruction.len();
+                    let is_call = instruction.code() == Code::Syscall;
                     if touches_gs(&bytes[at..at + len], pc)
-                        || (image.kind.is_static() && bytes[at..at + len] == [0x0f, 0x05])
+                        || image.kind.is_static() && is_call && may_share_gs(number)
                     {
                         return true;
                     }
+                    number = number_after(number, &instruction);
                     at += len;
                 }
                 false
             })
+}
+
+/// True if a system call of code that is not understood may start a thread or set the gs base. `number` is its number, if
+/// that is certain.
+fn may_share_gs(number: Option<u64>) -> bool {
+    const CALLS: [u64; 3] = [SYS_CLONE, SYS_CLONE3, SYS_ARCH_PRCTL];
+    number.is_none_or(|number| CALLS.contains(&number))
+}
+
+/// The number in eax after an instruction, if it is certain, from the number before it. Simple instructions alone may be
+/// between the move of a number and its system call.
+fn number_after(before: Option<u64>, instruction: &Instruction) -> Option<u64> {
+    use Mnemonic::{Add, And, Cmp, Lea, Mov, Movsxd, Or, Sub, Test, Xor};
+    let has_eax = (0..instruction.op_count())
+        .any(|i| instruction.op_register(i).full_register() == Register::RAX);
+    match (instruction.mnemonic(), instruction.op1_kind()) {
+        (Mov, OpKind::Immediate32 | OpKind::Immediate32to64) if has_eax => {
+            Some(instruction.immediate(1))
+        }
+        (Add | And | Cmp | Lea | Mov | Movsxd | Or | Sub | Test | Xor, _) if !has_eax => before,
+        _ => None,
+    }
 }
 
 fn moved(cfg: &Cfg) -> impl ParallelIterator<Item = &Proc> {
@@ -430,7 +458,6 @@ fn moved(cfg: &Cfg) -> impl ParallelIterator<Item = &Proc> {
 /// True if a system call certainly is `arch_prctl` and may set the gs base. A system call with an
 /// unknown number does not count, since a C library's `syscall` has one.
 fn sets_gs(numbers: &mut Constants<'_>, inst: InstId) -> bool {
-    const SYS_ARCH_PRCTL: u64 = 158;
     const ARCH_SET_GS: u64 = 0x1001;
     numbers.may_be(inst, Register::RAX, &[SYS_ARCH_PRCTL])
         && !numbers.may_be(inst, Register::RAX, &[u64::MAX])
