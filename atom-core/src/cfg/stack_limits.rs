@@ -19,6 +19,9 @@ const FEWEST: usize = 8;
 /// Numbers of the bodies that may run on such a stack: those without a frame description between the first and the last
 /// one with a comparison.
 pub(super) fn limited(image: &Image, frames: &FrameFacts, bodies: &[Box<Body>]) -> Vec<usize> {
+    if !frames.go.is_empty() {
+        return Vec::new();
+    }
     let is_described = |body: &Body| {
         let after = frames.ranges.partition_point(|r| r.start <= body.start);
         after > 0 && body.start < frames.ranges[after - 1].end
