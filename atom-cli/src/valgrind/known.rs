@@ -120,7 +120,7 @@ const ALL: Known = Known {
 const MEMCHECK: Known = Known {
     taken: "--leak-check --leak-resolution --show-leak-kinds --errors-for-leak-kinds --show-reachable \
             --show-possibly-lost --undef-value-errors --track-origins --freelist-vol --malloc-fill --free-fill \
-            --show-mismatched-frees",
+            --show-mismatched-frees --partial-loads-ok",
     nothing: "--expensive-definedness-checks --freelist-big-blocks --workaround-gcc296-bugs --keep-stacktraces \
               --ignore-range-below-sp --xtree-leak-file",
     told: &[
@@ -128,11 +128,6 @@ const MEMCHECK: Known = Known {
             "--leak-check-heuristics",
             "all stdstring,length64,newarray",
             "stdstring, length64 and newarray are used",
-        ),
-        limit(
-            "--partial-loads-ok",
-            "yes",
-            "a vector load that is aligned may be partly outside of a block",
         ),
         limit(
             "--show-realloc-size-zero",

@@ -10,13 +10,14 @@ use crate::message;
 use crate::run::Ended;
 
 /// Options that the tool has under the same names, with the same values.
-const SAME: [&str; 13] = [
+const SAME: [&str; 14] = [
     "--leak-check",
     "--leak-resolution",
     "--errors-for-leak-kinds",
     "--freelist-vol",
     "--malloc-fill",
     "--free-fill",
+    "--partial-loads-ok",
     "--show-mismatched-frees",
     "--error-limit",
     "--error-exitcode",

@@ -384,6 +384,18 @@ fn errors_decide_the_exit_code() {
 }
 
 #[test]
+fn loads_that_are_partly_outside_are_told_as_wanted() {
+    let program = build("partly.c", &["-O1"]);
+    for (choice, errors) in [("vectors", 3), ("yes", 1), ("no", 4)] {
+        let options = ["--partial-loads-ok", choice, "--leak-check", "no"];
+        let told = told(&memcheck(&program, &[], &options));
+        let summary = format!("ERROR SUMMARY: {errors} errors from {errors} contexts");
+        let is_summary = |line: &String| line.starts_with(&summary);
+        assert!(told.iter().any(is_summary), "{choice}: {}", told.join("\n"));
+    }
+}
+
+#[test]
 fn programs_without_errors_are_not_accused() {
     let programs: [&[&str]; 4] = [
         &[

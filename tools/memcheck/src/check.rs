@@ -1,5 +1,8 @@
 //! Checking the program's references.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
 use atom_tool::prelude::*;
 use atom_tool::stacks::{FrameRule, FrameRules};
 use atom_tool::{
@@ -42,8 +45,23 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 static TABLE: std::sync::OnceLock<Table> = std::sync::OnceLock::new();
 
-pub fn begin(checked: Array<Checked>) {
+/// Which aligned loads are right if one of their bytes may be read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Partly {
+    /// Loads of vectors, and of more than 8 bytes.
+    Vectors,
+    /// Those of 4 and 8 bytes, too.
+    All,
+    None,
+}
+
+/// The program's choice of these, as a number.
+static PARTLY: AtomicU64 = AtomicU64::new(Partly::Vectors as u64);
+
+/// `partly` is the number of a [`Partly`].
+pub fn begin(checked: Array<Checked>, partly: u64) {
     lookups_may_fault();
+    PARTLY.store(partly, Relaxed);
     let _ = TABLE.set(Table(checked));
 }
 
@@ -431,7 +449,13 @@ fn bad(address: u64, access: u32, sp: u64, rbp: u64) {
     let Some(closed) = shadow::first_closed(address, size) else {
         return;
     };
-    let is_whole = checked.is_vector && !checked.is_write && address.is_multiple_of(size);
+    let partly = PARTLY.load(Relaxed);
+    let may_be_partly = match size {
+        _ if checked.is_write || partly == Partly::None as u64 => false,
+        4.. if partly == Partly::All as u64 => true,
+        _ => checked.is_vector,
+    };
+    let is_whole = may_be_partly && address.is_multiple_of(size);
     if is_whole && (address..address + size).any(shadow::is_open) {
         return;
     }

@@ -64,7 +64,7 @@ fn begin(
     heap::begin(settings.fill);
     errors::begin(calls, accesses, settings.limits);
     symbols::begin(rows, strings);
-    check::begin(checked);
+    check::begin(checked, settings.partly);
     leaks::begin(*detail.get());
     let given = Given::read(names);
     if let Err(error) = suppressions::begin(&given.suppressions) {

@@ -2,6 +2,7 @@
 
 use atom_tool::prelude::*;
 
+use crate::check::Partly;
 use crate::errors::Limits;
 use crate::heap::{Fill, NO_FILL};
 use crate::leaks::Detail;
@@ -18,6 +19,8 @@ plain_data! {
         pub callers: u16,
         pub limits: Limits,
         pub fill: Fill,
+        /// See [`Partly`].
+        pub partly: u64,
     }
 }
 
@@ -102,6 +105,12 @@ pub fn read(args: &Args) -> Result<Options> {
         allocated: byte(&options, "--malloc-fill")?,
         freed: byte(&options, "--free-fill")?,
     };
+    let loads = [
+        ("vectors", Partly::Vectors),
+        ("yes", Partly::All),
+        ("no", Partly::None),
+    ];
+    let partly = options.choice("--partial-loads-ok", &loads)?;
     let log = text("--log-file")?;
     let xml = options.value("--xml-file")?;
     let generates = [("no", 0), ("yes", 1), ("all", 1)];
@@ -134,6 +143,7 @@ pub fn read(args: &Args) -> Result<Options> {
             callers,
             limits,
             fill,
+            partly: partly as u64,
         },
         names,
         detail: Detail {
