@@ -66,7 +66,9 @@ pub(crate) extern "C" fn exit(code: i32) -> ! {
     exit_now(code)
 }
 
-/// Runs what [`set_flush_hook`] has set.
+/// Runs what [`set_flush_hook`] has set. As a part of its caller it has a tail call, after whose end of the frame the compiler
+/// describes the frame wrongly.
+#[inline(never)]
 fn flush() {
     let flush = FLUSH.load(Ordering::Acquire);
     if !flush.is_null() {
