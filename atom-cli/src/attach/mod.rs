@@ -216,14 +216,17 @@ fn refuse_process(pid: i32, maps: &[Map], store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// True if a process runs instrumented code: an object's text is mapped from the store, beside its new code. The new code alone has
-/// stayed from an earlier time, as a signal handler might return to it.
+/// True if a process runs instrumented code: an object's text is mapped from the store, in front of what follows it in the object.
+/// New code alone has stayed from an earlier time, as a signal handler might return to it.
 fn is_instrumented(pid: i32, maps: &[Map], store: &Store) -> bool {
     let is_ours = |path: &Path| path.starts_with(store.folder());
     let program = std::fs::read_link(format!("/proc/{pid}/exe"));
-    let code = || maps.iter().filter(|m| m.is_code() && is_ours(&m.path));
-    let has_text = |map: &Map| code().filter(|m| m.file == map.file).count() > 1;
-    program.is_ok_and(|program| is_ours(&program)) || code().any(has_text)
+    let is_text = |pair: &[Map]| {
+        let [text, next] = pair else { return false };
+        let is_within = next.is_file() && next.offset > 0 && !is_ours(&next.path);
+        text.is_code() && is_ours(&text.path) && text.end == next.start && is_within
+    };
+    program.is_ok_and(|program| is_ours(&program)) || maps.windows(2).any(is_text)
 }
 
 /// Refuses programs that cannot be entered.
