@@ -35,15 +35,17 @@ pub(super) fn limited(image: &Image, frames: &FrameFacts, bodies: &[Box<Body>]) 
         })
     };
     let is_checked = |body: &Body| !is_described(body) && compares(body);
-    let checked = bodies.par_iter().filter(|body| is_checked(body));
-    if checked.count() < FEWEST {
-        return Vec::new();
-    }
-    let first = bodies.iter().position(|body| is_checked(body));
-    let last = bodies.iter().rposition(|body| is_checked(body));
-    let (Some(first), Some(last)) = (first, last) else {
+    let numbers = bodies.par_iter().enumerate();
+    let checked: Vec<usize> = numbers
+        .filter(|(_, body)| is_checked(body))
+        .map(|(i, _)| i)
+        .collect();
+    let (&[first, ..], &[.., last]) = (&checked[..], &checked[..]) else {
         return Vec::new();
     };
+    if checked.len() < FEWEST {
+        return Vec::new();
+    }
     (first..=last)
         .filter(|i| !is_described(&bodies[*i]))
         .collect()

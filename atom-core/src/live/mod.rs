@@ -33,7 +33,7 @@ pub use expectations::Expectations;
 pub use foreign::{Foreign, has_foreign};
 pub use regset::RegSet;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::cfg::Cfg;
 use crate::cfg::stored::{Reader, Writer};
@@ -83,8 +83,8 @@ pub struct Live<'a> {
     may_set_df: Vec<bool>,
     /// True if the object may set the flag by which the processor checks alignment.
     may_check_alignment: bool,
-    /// Where rsp may lead to data in whole procedures.
-    units: Arc<Units>,
+    /// Where rsp may lead to data in whole procedures, once that was asked for.
+    units: Arc<OnceLock<Units>>,
     /// Registers that count as live everywhere.
     kept: RegSet,
 }
@@ -102,7 +102,6 @@ impl<'a> Live<'a> {
             info.restores_flags && alignment::may_set_check(image, cfg, ProcId::from_index(p))
         };
         let may_check_alignment = graph.procs.iter().enumerate().any(restores);
-        let units = Arc::new(Units::of(image, cfg));
         // From here on the program's bytes are not read.
         image.release_pages();
         let (ends, expected) = solve::solve(cfg, &graph);
@@ -115,7 +114,7 @@ impl<'a> Live<'a> {
             told: Arc::new(outside.clone()),
             may_set_df,
             may_check_alignment,
-            units,
+            units: Arc::default(),
             kept: if image.is_go() {
                 convention::ALWAYS_IN_GO
             } else {
@@ -193,7 +192,7 @@ impl<'a> Live<'a> {
             told: Arc::default(),
             may_set_df: vec![true; cfg.procs.len()],
             may_check_alignment: true,
-            units: Arc::new(Units::of(image, cfg)),
+            units: Arc::default(),
             kept: RegSet::ALL,
         }
     }
@@ -227,7 +226,8 @@ impl<'a> Live<'a> {
 
     /// Where rsp may lead to data in a procedure. `info` is working storage.
     pub fn foreign(&self, proc: ProcId, info: &mut InstructionInfoFactory) -> Foreign {
-        if self.units.contains(proc) {
+        let units = self.units.get_or_init(|| Units::of(self.image, self.cfg));
+        if units.contains(proc) {
             Foreign::everywhere(self.cfg, proc)
         } else {
             Foreign::of(self.image, self.cfg, proc, info)

@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 16 << 10;
 const MOST_PADDING: u64 = 64;
 
 /// The procedures of such units, as ranges of their numbers, in order.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct Units(Vec<Range<usize>>);
 
 impl Units {
