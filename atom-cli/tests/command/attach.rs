@@ -326,14 +326,18 @@ fn works_after_kills(flags: &[&str]) {
     }
 }
 
+/// Asks for something by `atom ctl`.
+fn ctl(folder: &Folder, pid: &str, what: &str) -> Output {
+    folder.command(&["ctl", pid, what]).output().unwrap()
+}
+
 /// A command that has entered a process.
 fn entered(folder: &Folder, pid: &str) -> Child {
     let mut command = folder.command(&["attach", "icount", "--", pid]);
     let command = command.stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     let is_in = || {
-        let words = ["ctl", pid, "status"];
-        let output = folder.command(&words).output().unwrap();
+        let output = ctl(folder, pid, "status");
         String::from_utf8_lossy(&output.stdout).contains("1 window")
     };
     while !is_in() {
@@ -350,11 +354,7 @@ fn another_command_asks_for_a_report_and_leaves() {
     let mut process = Process::start(&folder, &["rounds", MANY]);
     let pid = process.number();
     let command = entered(&folder, &pid);
-    let ctl = |what: &str| {
-        let words = ["ctl", &pid, what];
-        folder.command(&words).output().unwrap()
-    };
-    let output = ctl("report");
+    let output = ctl(&folder, &pid, "report");
     assert!(output.status.success(), "{}", stderr(&output));
     let report = String::from_utf8(folder.read("icount.out.now")).unwrap();
     assert!(count(&report, "work") > 1000, "{report}");
@@ -366,19 +366,19 @@ fn another_command_asks_for_a_report_and_leaves() {
         stderr(&again)
     );
     // Nothing is counted between two windows.
-    assert!(ctl("off").status.success());
+    assert!(ctl(&folder, &pid, "off").status.success());
     let counted = || {
-        assert!(ctl("report").status.success());
+        assert!(ctl(&folder, &pid, "report").status.success());
         let report = String::from_utf8(folder.read("icount.out.now")).unwrap();
         count(&report, "work")
     };
     sleep(Duration::from_millis(50));
     let off = counted();
     assert_eq!(counted(), off);
-    assert!(ctl("on").status.success());
+    assert!(ctl(&folder, &pid, "on").status.success());
     sleep(Duration::from_millis(50));
     assert!(counted() > off);
-    assert!(ctl("detach").status.success());
+    assert!(ctl(&folder, &pid, "detach").status.success());
     let output = command.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
@@ -451,11 +451,11 @@ fn measuring_lasts_after_the_command_has_ended() {
         "{said}"
     );
     assert!(report().is_empty() && process.maps() != before);
-    let ctl = folder.command(&["ctl", &pid, "report"]).output().unwrap();
-    assert!(ctl.status.success(), "{}", stderr(&ctl));
+    let output = ctl(&folder, &pid, "report");
+    assert!(output.status.success(), "{}", stderr(&output));
     assert!(folder.join("icount.out.now").exists());
-    let ctl = folder.command(&["ctl", &pid, "detach"]).output().unwrap();
-    assert!(ctl.status.success(), "{}", stderr(&ctl));
+    let output = ctl(&folder, &pid, "detach");
+    assert!(output.status.success(), "{}", stderr(&output));
     is_left();
     assert!(count(&report(), "work") > 1000, "{}", report());
     fs::remove_file(folder.join("icount.out")).unwrap();
