@@ -117,7 +117,14 @@ mod tests {
         // SAFETY: new memory of three pages, of which the last is given back.
         let pages = unsafe {
             let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let pages = libc::mmap(ptr::null_mut(), 3 * PAGE, libc::PROT_WRITE, how, -1, 0);
+            let pages = libc::mmap(
+                ptr::null_mut(),
+                3 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                how,
+                -1,
+                0,
+            );
             ptr::write_bytes(pages.cast::<u8>(), 7, 2 * PAGE);
             libc::munmap(pages.byte_add(2 * PAGE), PAGE);
             pages as u64
