@@ -321,15 +321,18 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, file))
 }
 
-/// Adds a line to the head of the first report for people, and to its profile as a fact of this name.
+/// Adds a line to the head of the first report for people, and to its profile, if there is one, as a fact of this name.
 pub fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
-    let Some((report, file)) = processes.summed() else {
+    let Some((report, profile)) = processes.summed() else {
         return Ok(());
     };
     let fail = |e: String| Error::new("completing the report", e).file(report);
     let text = std::fs::read_to_string(report).map_err(|e| fail(e.to_string()))?;
     let (head, rest) = text.split_at(place_in_head(&text));
     replace(report, format!("{head}{line}\n{rest}").as_bytes()).map_err(|e| fail(e.to_string()))?;
+    let Some(file) = profile else {
+        return Ok(());
+    };
     let mut profile = report::read(file)?;
     profile.facts.push(report::text_fact(name, line));
     replace(file, &profile.to_bytes()).map_err(|e| fail(e.to_string()))

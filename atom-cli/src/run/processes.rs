@@ -196,13 +196,14 @@ impl Processes {
         (pairs.len() > 1 && is_there).then_some(pairs)
     }
 
-    /// The first report for people whose profile has all that it says, with the profile.
-    pub fn summed(&self) -> Option<(&Path, &Path)> {
+    /// The first report for people that says nothing which a profile does not have or could not have, with the profile, if there is
+    /// one.
+    pub fn summed(&self) -> Option<(&Path, Option<&Path>)> {
         let found = self.stages.iter().find_map(|stage| {
-            let (report, profile) = (stage.summed.first()?, stage.profiles.first()?);
-            Some((report.as_path(), profile.as_path()))
+            let report = stage.summed.first()?.as_path();
+            Some((report, stage.profiles.first().map(PathBuf::as_path)))
         });
-        found.filter(|(report, profile)| report.is_file() && profile.is_file())
+        found.filter(|(report, profile)| report.is_file() && profile.is_none_or(Path::is_file))
     }
 
     /// Notes that the first of the pairs stands for all of them now.

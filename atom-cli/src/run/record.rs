@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `R` | process, parent, path of a report |
 //! | `P` | process, parent, path of a profile |
-//! | `T` | process, parent, path of a report for people that the profile has in full |
+//! | `T` | process, parent, path of a report for people that the profile, if there is one, has in full |
 //! | `O` | process, parent, path of a library that was loaded later and is not instrumented |
 //! | `F` | a line for the user that says what could not be written |
 //! | `E` | process, parent, path that it executes now, tab, path of the program that runs for it (a script's interpreter), tab, arguments for people |
@@ -48,7 +48,7 @@ pub enum Entry {
     Report(Process, PathBuf),
     /// A process wrote a profile.
     Profile(Process, PathBuf),
-    /// A report for people says nothing that the process's profile does not have.
+    /// A report for people says nothing that the process's profile, if there is one, does not have.
     Summed(Process, PathBuf),
     /// A process loaded a library that is not instrumented.
     Loaded(Process, PathBuf),

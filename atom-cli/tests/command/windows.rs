@@ -547,3 +547,23 @@ fn windows_follow_the_clock() {
     );
     assert!((2..=9).contains(&steps), "{steps} {line}");
 }
+
+#[test]
+fn without_a_profile_the_head_says_what_was_measured_too() {
+    let place = Place::new(&[]);
+    let words = [
+        "run",
+        "-q",
+        "--for",
+        "1h",
+        "icount",
+        "--no-profile",
+        "--",
+        "./app",
+    ];
+    let output = place.command(&words).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!place.folder.join("icount.profile").exists());
+    let report = place.report();
+    assert!(report.contains("\nmeasured: 1 window, "), "{report}");
+}

@@ -306,9 +306,9 @@ impl Files {
 
     /// Tells that the profile, if there is one, has all that the file for people says.
     pub(super) fn tell_summed(self) {
-        let names = self.names();
-        if self.has_profile() && !["", "-"].contains(&names.people) {
-            output::summed(names.people);
+        let people = self.names().people;
+        if !["", "-"].contains(&people) {
+            output::summed(people);
         }
     }
 

@@ -144,7 +144,7 @@ pub(crate) fn create_profile(template: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Tells `atom run` that the process's profile has all that the report for people in the file of [`path`] says. A
+/// Tells `atom run` that the process's profile, if there is one, has all that the report for people in the file of [`path`] says. A
 /// snapshot of a process that continues, a file that the user has named for each process, and a shared one stay as they are.
 pub(crate) fn summed(template: &str) {
     let is_apart = template.contains("%p") || is_shared(Path::new(template));

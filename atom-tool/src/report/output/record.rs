@@ -50,7 +50,7 @@ pub(super) fn profile_written(path: &Path) {
     leave(b'P', &of_process(path.as_os_str().as_bytes()));
 }
 
-/// The profile that was written just now has all that the report for people in this file says, so reports of several
+/// The profile that was written just now, if there is one, has all that the report for people in this file says, so reports of several
 /// processes can be added up.
 pub(super) fn summed(path: &Path) {
     leave(b'T', &of_process(path.as_os_str().as_bytes()));
