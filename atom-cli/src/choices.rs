@@ -66,6 +66,20 @@ impl Choices {
         self.switchable || !self.from.is_empty() || !self.to.is_empty()
     }
 
+    /// True if the program itself begins and ends what is measured: windows at places, or bursts.
+    pub fn measures_itself(&self) -> bool {
+        let has_places = !self.from.is_empty() || !self.to.is_empty();
+        has_places || self.sampling.sample.is_some()
+    }
+
+    /// The name of the fact that says what was measured.
+    pub fn name_of_measured(&self) -> &'static str {
+        match self.sampling.sample {
+            Some(_) => "sampled",
+            None => "windows",
+        }
+    }
+
     /// The options as words that tell any two choices apart.
     pub fn words(&self) -> Vec<String> {
         let patterns = |option: &str, patterns: &[String]| {

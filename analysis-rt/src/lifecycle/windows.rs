@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use atom_abi::{CONTROL_SUFFIX, Control};
 
 use crate::c::time::clock_gettime;
-use crate::process::{info, note};
+use crate::process::{identity, info, note, run};
 use crate::sys::call::{is_error, syscall};
 use crate::sys::memory::{self, PAGE};
 use crate::threads::bursts;
@@ -70,7 +70,11 @@ fn set(control: &Control, is_on: bool) {
     if !control.set(is_on, now) {
         return;
     }
-    let Some(sums) = sums() else { return };
+    // A child that reports nothing adds nothing.
+    let is_silent = run::is_attached() && identity::pid() != identity::start_pid();
+    let Some(sums) = sums().filter(|_| !is_silent) else {
+        return;
+    };
     if is_on {
         sums.windows.fetch_add(1, Ordering::Relaxed);
     } else {

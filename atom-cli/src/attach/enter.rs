@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use atom_abi::StartInfo;
+use atom_abi::{CONTROL_SUFFIX, StartInfo};
 use atom_core::pipeline::Entered;
 use atom_core::{Error, Result};
 
@@ -342,7 +342,7 @@ impl Attached {
         }
     }
 
-    /// Memory that the runtime has mapped: it takes addresses that nobody else does.
+    /// Memory that the runtime has mapped, the file of this command too: it takes addresses that nobody else does.
     fn of_runtime(&self) -> Vec<[u64; 2]> {
         const PLACES: [[u64; 2]; 2] = [
             [0x5500_0000_0000, 0x5555_0000_0000],
@@ -358,10 +358,11 @@ impl Attached {
                 .iter()
                 .any(|b| b.start <= m.start && m.end <= b.end)
         };
+        let is_page = |m: &Map| m.path.to_string_lossy().contains(CONTROL_SUFFIX);
         let now = maps::read(self.pid).unwrap_or_default();
         let new = now
             .iter()
-            .filter(|m| m.is_anonymous() && is_in(m) && !was_there(m));
+            .filter(|m| (m.is_anonymous() || is_page(m)) && is_in(m) && !was_there(m));
         new.map(|m| [m.start, m.end]).collect()
     }
 }

@@ -26,17 +26,18 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use atom_core::image::Image;
 use atom_core::{Error, Result};
 use clap::Parser;
+use clap::builder::Resettable;
 
 use crate::choices::Choices;
 use crate::kept::store::Store;
 use crate::message;
 use crate::proc_stat;
-use crate::run::{self, watch};
+use crate::run;
+use crate::run::control::WindowRequests;
 use crate::{help, message::note};
 use maps::Map;
 use results::Folder;
@@ -44,8 +45,12 @@ use session::{End, Session};
 
 const DOING: &str = "attaching to the process";
 
+/// What `--for` means here: also the process with windows at places, or that is sampled, is left then.
+const FOR: &str = "Leave after this time, such as `10s` or `1m 30s`; after --after it is the time from there. With --each, how long each window is. Without it, Ctrl-C or `atom ctl PID detach` leaves";
+
 /// Arguments of `atom attach`.
 #[derive(Parser, Clone)]
+#[command(mut_arg("length", |arg| arg.conflicts_with(Resettable::Reset).help(FOR)))]
 pub struct Arguments {
     /// Print nothing but errors
     #[arg(short, long)]
@@ -53,12 +58,12 @@ pub struct Arguments {
     /// Instrument again, even if the result of an earlier time is there
     #[arg(long)]
     pub fresh: bool,
-    /// Leave after this time, such as `10s` or `1m 30s`. Without it, Ctrl-C or `atom ctl PID detach` does it
-    #[arg(long = "for", visible_alias = "duration", value_name = "TIME", value_parser = watch::interval)]
-    pub length: Option<Duration>,
     /// End the command once the process is entered, and measure until TIME is over, `atom ctl PID detach` or the process's end
     #[arg(long)]
     pub stay: bool,
+    /// When is measured
+    #[command(flatten)]
+    pub windows: WindowRequests,
     /// What is instrumented, and how
     #[command(flatten)]
     pub choices: Choices,
@@ -84,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let pid = process_number(&arguments.command)?;
-    refuse_choices(arguments)?;
+    check_windows(arguments)?;
     let second = match arguments.stay.then(|| stay::divide(pid)).transpose()? {
         Some(stay::Side::First(code)) => return Ok(code),
         Some(stay::Side::Second(second)) => Some(second),
@@ -108,9 +113,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let program = objects[0].path.clone();
     let folder = Folder::of(pid).map_err(|e| trace::gone(pid).unwrap_or(e))?;
-    let mut session = Session::begin(&store, pid)?;
+    let mut session = Session::begin(&store, pid, arguments)?;
     let mut attached = enter::enter(pid, objects, files, &folder)?;
-    session.has_begun(&attached);
+    session.has_begun(&attached, &arguments.windows);
     note(&format!(
         "attached to {pid} (stopped for {:.1} ms)",
         attached.pause.as_secs_f64() * 1e3
@@ -118,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(second) = second {
         second.settle();
     }
-    let end = session.wait(&mut attached, arguments.length)?;
+    let end = session.wait(&mut attached)?;
     let line = session.end(&attached, end);
     match end {
         End::Left => match attached.leave() {
@@ -134,6 +139,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         End::Gone => {}
     }
     let reported = attached.report();
+    let part = arguments.choices.name_of_measured();
+    let measured = session.measured().map(|line| (part, line));
+    let lines: Vec<_> = [("attached", line)].into_iter().chain(measured).collect();
     if attached.remains {
         note("the new code and the tool's data stay in the process, which may return to them");
     } else {
@@ -145,7 +153,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         &session.record,
         (pid, &program),
         &folder,
-        &line,
+        &lines,
         arguments.quiet,
     )
 }
@@ -169,15 +177,14 @@ fn process_number(words: &[OsString]) -> Result<i32> {
     Ok(number)
 }
 
-/// Refuses what is not possible in a process that runs already.
-fn refuse_choices(arguments: &Arguments) -> Result<()> {
-    let choices = &arguments.choices;
-    let has_places = !choices.from.is_empty() || !choices.to.is_empty();
-    if has_places || choices.sampling.sample.is_some() {
-        let reason = "--from, --to and --sample need a program that was started by `atom run`";
-        return Err(Error::usage(reason).advice("choose the time with --for"));
-    }
-    Ok(())
+/// Refuses options that contradict each other. `--for` alone says when the process is left, whatever decides what is measured.
+fn check_windows(arguments: &Arguments) -> Result<()> {
+    let (windows, choices) = (&arguments.windows, &arguments.choices);
+    let by_time = WindowRequests {
+        length: windows.length.filter(|_| windows.each.is_some()),
+        ..windows.clone()
+    };
+    by_time.check(&choices.sampling)
 }
 
 /// Refuses processes that cannot be entered.

@@ -96,19 +96,21 @@ impl Drop for Folder {
     }
 }
 
-/// Tells of the reports. `line` goes into their heads.
+/// Tells of the reports. `lines` go into their heads, and into profiles as facts with these names.
 pub fn tell(
     record: &Record,
     (pid, program): (i32, &Path),
     folder: &Folder,
-    line: &str,
+    lines: &[(&str, String)],
     quiet: bool,
 ) -> Result<ExitCode> {
     let mut said = record::read(record.file());
     if folder.is_made {
         let files = folder.move_files();
         let files = files.map_err(|e| Error::new(DOING, e).file(folder.path()))?;
-        said.extend(files.into_iter().flat_map(|file| entries(pid, file)));
+        let has_profile = files.iter().any(|file| is_profile(file));
+        let each = files.into_iter();
+        said.extend(each.flat_map(|file| entries(pid, file, has_profile)));
     }
     let has_failed = record::tell_failures(&said);
     let program = record::Program {
@@ -117,10 +119,14 @@ pub fn tell(
         arguments: String::new(),
     };
     let processes = Processes::new(said, pid as u32, program);
-    run::add_line(&processes, "attached", line).unwrap_or_else(|e| note(&e.to_string()));
+    for (name, line) in lines {
+        run::add_line(&processes, name, line).unwrap_or_else(|e| note(&e.to_string()));
+    }
     if !quiet {
         run::tell_reports(&processes);
     }
+    // What the process was attached to is known.
+    lines.iter().skip(1).for_each(|(_, line)| note(line));
     Ok(if has_failed {
         ExitCode::FAILURE
     } else {
@@ -128,15 +134,21 @@ pub fn tell(
     })
 }
 
-/// What a record would say of a file that the process could not tell of.
-fn entries(pid: i32, file: PathBuf) -> Vec<Entry> {
+/// True for the name of a profile.
+fn is_profile(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end == "profile")
+}
+
+/// What a record would say of a file that the process could not tell of. Without a profile nobody knows whether it is for people.
+fn entries(pid: i32, file: PathBuf, has_profile: bool) -> Vec<Entry> {
     let process = Process {
         number: pid as u32,
         parent: std::process::id(),
     };
-    if file.extension().is_some_and(|end| end == "profile") {
+    if is_profile(&file) {
         return vec![Entry::Profile(process, file)];
     }
-    let summed = Entry::Summed(process, file.clone());
-    vec![Entry::Report(process, file), summed]
+    let summed = has_profile.then(|| Entry::Summed(process, file.clone()));
+    let report = Entry::Report(process, file);
+    [report].into_iter().chain(summed).collect()
 }

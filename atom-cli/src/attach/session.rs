@@ -6,21 +6,22 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use atom_abi::{Attached as Command, Control, StartInfo};
 use atom_core::{Error, Result};
 
+use super::Arguments;
 use super::enter::Attached;
 use super::maps;
 use crate::kept::records;
 use crate::kept::store::Store;
 use crate::message::note;
-use crate::run::control::Page;
+use crate::run::control::{Page, Schedule, WindowRequests};
 use crate::run::record::Record;
 
-/// Time between two looks, in milliseconds.
-const PAUSE: i32 = 10;
+/// Longest time between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Time for threads to come out of the version with calls, so that few have to be brought out while all are stopped.
 const OUT: Duration = Duration::from_millis(5);
 
@@ -40,15 +41,21 @@ pub struct Session {
     page: Page,
     is_over: Arc<AtomicBool>,
     process: OwnedFd,
-    start: Instant,
+    /// From the moment when the process was entered.
+    schedule: Schedule,
+    /// When the process is left, if that was said.
+    length: Option<Duration>,
+    /// True if this command begins and ends windows in a process that has a page of its own, as it does not see the file.
+    is_apart: bool,
 }
 
 impl Session {
     /// Prepares it. Signals that would end this command end the time from now on.
-    pub fn begin(store: &Store, pid: i32) -> Result<Self> {
+    pub fn begin(store: &Store, pid: i32, arguments: &Arguments) -> Result<Self> {
         let fail = |e: std::io::Error| Error::new(super::DOING, e);
         let record = Record::make(store.folder())?;
-        let mut page = Page::make(&record, true)?;
+        let mut page = Page::make(&record, !arguments.choices.measures_itself())?;
+        page.can_be_left().store(true, Ordering::Relaxed);
         page.add_name(&records::of(store.folder(), pid as u32))
             .map_err(fail)?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -67,25 +74,44 @@ impl Session {
             page,
             is_over,
             process,
-            start: Instant::now(),
+            schedule: Schedule::start(&arguments.windows),
+            length: arguments.windows.end(),
+            is_apart: false,
         })
     }
 
-    /// The process is entered: calls are made from now on.
-    pub fn has_begun(&mut self, attached: &Attached) {
-        self.start = Instant::now();
-        self.page.switch(true);
-        attached.switch(true);
+    /// The process is entered: windows begin and end from now on.
+    pub fn has_begun(&mut self, attached: &Attached, windows: &WindowRequests) {
+        self.page.begin();
+        let began = self.page.began.load(Ordering::Relaxed);
+        let is_shared = attached.control(offset_of!(Control, began)) == Some(began);
+        self.is_apart = self.page.is_commanded() && !is_shared;
+        self.schedule = Schedule::start(windows);
+        self.schedule.pass(&self.page);
+        self.pass_on(attached);
     }
 
-    /// Waits until the process is to be left, or is gone; lets it report meanwhile if that is wanted.
-    pub fn wait(&self, attached: &mut Attached, length: Option<Duration>) -> Result<End> {
+    /// Lets a process with a page of its own do as this command's page says.
+    fn pass_on(&self, attached: &Attached) {
+        if self.is_apart {
+            attached.switch(self.page.is_on.load(Ordering::Relaxed) != 0);
+        }
+    }
+
+    /// Waits until the process is to be left, or is gone; begins and ends windows meanwhile, and lets it report if that is wanted.
+    pub fn wait(&mut self, attached: &mut Attached) -> Result<End> {
         let mut answered = self.page.answered.load(Ordering::Relaxed);
         loop {
-            if self.is_gone() {
+            let next = self.schedule.pass(&self.page);
+            self.pass_on(attached);
+            let left = self
+                .length
+                .map(|length| length.saturating_sub(self.schedule.elapsed()));
+            let pause = next.into_iter().chain(left).fold(PAUSE, Duration::min);
+            if self.is_gone(pause) {
                 return Ok(End::Gone);
             }
-            let is_late = length.is_some_and(|length| self.start.elapsed() >= length);
+            let is_late = left == Some(Duration::ZERO);
             if is_late || self.is_over.load(Ordering::Relaxed) || self.page.was_detached() {
                 let area = attached.files.entrance.area[0];
                 let maps = maps::read(attached.pid).unwrap_or_default();
@@ -103,25 +129,29 @@ impl Session {
         }
     }
 
-    /// Waits a little; true if the process has ended.
-    fn is_gone(&self) -> bool {
+    /// Waits for this time; true if the process has ended.
+    fn is_gone(&self, pause: Duration) -> bool {
         let mut poll = libc::pollfd {
             fd: self.process.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: the kernel writes into the structure.
-        unsafe { libc::poll(&mut poll, 1, PAUSE) > 0 }
+        let pause = libc::timespec {
+            tv_sec: pause.as_secs() as i64,
+            tv_nsec: pause.subsec_nanos().into(),
+        };
+        // SAFETY: the kernel reads a time and writes into the structure.
+        unsafe { libc::ppoll(&mut poll, 1, &pause, std::ptr::null()) > 0 }
     }
 
-    /// The time is over: no calls are made any more. Says of it what a report's head says.
+    /// The time is over: no calls are made any more, but where the program itself says when. Says of it what a report's head says.
     pub fn end(&self, attached: &Attached, end: End) -> String {
         self.page.switch(false);
         if end == End::Left {
-            attached.switch(false);
+            self.pass_on(attached);
             sleep(OUT);
         }
-        let (pid, time) = (attached.pid, self.start.elapsed().as_secs_f64());
+        let (pid, time) = (attached.pid, self.schedule.elapsed().as_secs_f64());
         let how = match end {
             End::Left => "until it was left",
             End::Gone => "until it ended",
@@ -130,18 +160,37 @@ impl Session {
             "attached: process {pid}, which ran already, for {time:.2} s {how}; what it did before is not counted, nor what children do that it forks"
         )
     }
+
+    /// What was measured, in words, when the process has reported.
+    pub fn measured(&self) -> Option<String> {
+        self.page.told()
+    }
 }
 
 impl Attached {
-    /// Begins a window in the process itself, which may not see the file of this command; or ends it.
-    fn switch(&self, is_on: bool) {
-        let memory = &self.helper.memory;
+    /// The address of a field of the page by which the process decides whether calls are made.
+    fn field(&self, field: usize) -> std::io::Result<u64> {
         let mut address = [0; 8];
-        let field = offset_of!(StartInfo, control) as u64;
-        let read = memory.read_exact_at(&mut address, self.files.entrance.info + field);
-        let word = u64::from_le_bytes(address) + offset_of!(Control, is_on) as u64;
-        let written =
-            read.and_then(|()| memory.write_all_at(&u32::from(is_on).to_le_bytes(), word));
+        let control = offset_of!(StartInfo, control) as u64;
+        self.helper
+            .memory
+            .read_exact_at(&mut address, self.files.entrance.info + control)?;
+        Ok(u64::from_le_bytes(address) + field as u64)
+    }
+
+    /// A field of it; `None` if the process has ended.
+    fn control(&self, field: usize) -> Option<u64> {
+        let mut word = [0; 8];
+        let at = self.field(field).ok()?;
+        self.helper.memory.read_exact_at(&mut word, at).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+
+    /// Begins a window in the process itself, or ends it.
+    fn switch(&self, is_on: bool) {
+        let word = u32::from(is_on).to_le_bytes();
+        let at = self.field(offset_of!(Control, is_on));
+        let written = at.and_then(|at| self.helper.memory.write_all_at(&word, at));
         // That the process has ended is noticed by the wait.
         written.unwrap_or_default();
     }

@@ -28,7 +28,7 @@ const DOING: &str = "preparing windows";
 /// Size of the file in bytes: a page.
 const SIZE: u64 = 4096;
 
-/// Options of `atom run` on windows by the time.
+/// Options of `atom run` and `atom attach` on windows by the time.
 #[derive(ClapArgs, Clone, Default)]
 pub struct WindowRequests {
     /// Start without the tool's calls, at nearly the program's own speed: `atom ctl` begins and ends windows
@@ -41,7 +41,7 @@ pub struct WindowRequests {
     #[arg(long = "for", visible_alias = "duration", value_name = "TIME", value_parser = watch::interval, conflicts_with_all = ["from", "to", "off"])]
     pub length: Option<Duration>,
     /// Begin a window each time that this time has passed; --for says how long it is
-    #[arg(long, value_name = "TIME", value_parser = watch::interval, requires = "length")]
+    #[arg(long, value_name = "TIME", value_parser = watch::interval, requires = "length", conflicts_with_all = ["from", "to", "off"])]
     pub each: Option<Duration>,
 }
 
@@ -68,10 +68,16 @@ impl WindowRequests {
         }
     }
 
-    /// The next change after the one with this number, counted from 0: how long after the program's start, and whether a
+    /// How long after the start the last window ends; `None` if nothing says so.
+    pub fn end(&self) -> Option<Duration> {
+        let length = self.length.filter(|_| self.each.is_none());
+        length.map(|length| self.after.unwrap_or_default() + length)
+    }
+
+    /// The next change after the one with this number, counted from 0: how long after the start, and whether a
     /// window begins. `None` if there is no further one.
     fn change(&self, number: u32) -> Option<(Duration, bool)> {
-        if self.off || !self.are_any() {
+        if self.off {
             return None;
         }
         let begins = number.is_multiple_of(2);
@@ -85,6 +91,47 @@ impl WindowRequests {
             Some((start, true))
         } else {
             Some((start + self.length?, false))
+        }
+    }
+}
+
+/// Windows by the time, from a start on.
+pub struct Schedule {
+    requests: WindowRequests,
+    start: Instant,
+    /// Number of the next change.
+    next: u32,
+}
+
+impl Schedule {
+    /// The start is now.
+    pub fn start(requests: &WindowRequests) -> Self {
+        Self {
+            requests: requests.clone(),
+            start: Instant::now(),
+            next: 0,
+        }
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Begins and ends the windows that are due; the time until the next is. `None` if there is no further one, or the program
+    /// itself begins and ends them.
+    pub fn pass(&mut self, page: &Page) -> Option<Duration> {
+        if !page.is_commanded() {
+            return None;
+        }
+        loop {
+            let (at, begins) = self.requests.change(self.next)?;
+            let left = at.saturating_sub(self.elapsed());
+            if !left.is_zero() {
+                return Some(left);
+            }
+            page.switch(begins);
+            self.next += 1;
         }
     }
 }
@@ -157,6 +204,18 @@ impl Page {
         fs::hard_link(&self.files[0], &name)?;
         self.files.push(name);
         Ok(())
+    }
+
+    /// The run begins now.
+    pub fn begin(&self) {
+        self.began.store(now(), Ordering::Relaxed);
+    }
+
+    /// Lets `atom ctl` detach even where the program itself begins and ends windows, as the process is left then.
+    pub fn can_be_left(&self) -> &AtomicBool {
+        const AT: usize = size_of::<Control>();
+        // SAFETY: the mapping is a page, the rest of which is used for nothing else; the file begins with zeros, and only this is stored.
+        unsafe { &*self.map.as_ptr().add(AT).cast() }
     }
 
     /// Begins a window, or ends it.
@@ -253,28 +312,16 @@ impl Controlling {
     /// Starts it, before the program: a window that begins at once begins now.
     pub fn start(requests: &WindowRequests, record: &Record, is_shared: bool) -> Result<Self> {
         let page = Arc::new(Page::make(record, is_shared)?);
-        let start = Instant::now();
+        let mut schedule = Schedule::start(requests);
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut next = 0;
-        if requests.change(0) == Some((Duration::ZERO, true)) {
-            page.switch(true);
-            next = 1;
-        }
-        let (requests, own, over) = (requests.clone(), page.clone(), is_over.clone());
+        schedule.pass(&page);
+        let (own, over) = (page.clone(), is_over.clone());
         let record = record.file().to_path_buf();
         let control = move || {
             let mut known = 0;
             while !over.load(Ordering::Acquire) {
-                let change = requests.change(next);
-                let left = change.map(|(at, _)| at.saturating_sub(start.elapsed()));
-                match (change, left) {
-                    (Some((_, begins)), Some(Duration::ZERO)) => {
-                        own.switch(begins);
-                        next += 1;
-                        continue;
-                    }
-                    _ => own.sleep(known, left),
-                }
+                let left = schedule.pass(&own);
+                own.sleep(known, left);
                 let asked = own.asked.load(Ordering::Acquire);
                 if asked != known && !over.load(Ordering::Acquire) {
                     known = asked;
@@ -333,6 +380,10 @@ mod tests {
             ..WindowRequests::default()
         };
         assert_eq!(off.change(0), None);
+        let end = |after, length, each| requests(after, length, each).end();
+        assert_eq!(end(Some(second(5)), Some(second(2)), None), Some(second(7)));
+        assert_eq!(end(Some(second(5)), None, None), None);
+        assert_eq!(end(None, Some(second(2)), Some(second(10))), None);
         assert!(
             requests(None, Some(second(2)), Some(second(2)))
                 .check(&Sampling::default())

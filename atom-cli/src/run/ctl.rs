@@ -50,8 +50,12 @@ pub enum What {
 pub fn run(arguments: &Ctl) -> Result<()> {
     let pid = arguments.pid;
     let (page, record) = find(pid)?;
-    let is_command = matches!(arguments.what, What::On | What::Off | What::Detach);
-    if is_command && !page.is_commanded() {
+    let is_possible = match arguments.what {
+        What::On | What::Off => page.is_commanded(),
+        What::Detach => page.is_commanded() || page.can_be_left().load(Ordering::Relaxed),
+        What::Report | What::Status => true,
+    };
+    if !is_possible {
         let reason = format!("the program of {pid} begins and ends windows itself");
         return Err(Error::new(DOING, reason)
             .advice("start it with --off, --after or --for instead of --from and --to"));

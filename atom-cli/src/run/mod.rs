@@ -201,7 +201,7 @@ pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u
         put_together(&mut processes)
     };
     let list = arguments.children.then(|| processes.write_list()).flatten();
-    let part = if is_sampled { "sampled" } else { "windows" };
+    let part = choices.name_of_measured();
     for (name, line) in [("time", &not_counted), (part, &measured)] {
         if let Some(line) = line
             && let Err(e) = add_line(&processes, name, line)

@@ -331,16 +331,29 @@ fn ctl(folder: &Folder, pid: &str, what: &str) -> Output {
     folder.command(&["ctl", pid, what]).output().unwrap()
 }
 
+/// What `atom ctl` says of a process.
+fn status(folder: &Folder, pid: &str) -> String {
+    String::from_utf8(ctl(folder, pid, "status").stdout).unwrap()
+}
+
 /// A command that has entered a process.
 fn entered(folder: &Folder, pid: &str) -> Child {
-    let mut command = folder.command(&["attach", "icount", "--", pid]);
-    let command = command.stderr(Stdio::piped()).spawn().unwrap();
+    entered_with(folder, &["icount"], pid, "1 window")
+}
+
+/// A command that has entered a process; `atom ctl` says `state` of it then.
+fn entered_with(folder: &Folder, words: &[&str], pid: &str, state: &str) -> Child {
+    let words = [&["attach"], words, &["--", pid]].concat();
+    let mut command = folder.command(&words);
+    let mut command = command.stderr(Stdio::piped()).spawn().unwrap();
+    let (mut said, mut byte) = (String::new(), [0]);
+    let pipe = command.stderr.as_mut().unwrap();
+    while !said.contains("attached to ") {
+        assert_eq!(pipe.read(&mut byte).unwrap(), 1, "{said}");
+        said.push(byte[0].into());
+    }
     let start = Instant::now();
-    let is_in = || {
-        let output = ctl(folder, pid, "status");
-        String::from_utf8_lossy(&output.stdout).contains("1 window")
-    };
-    while !is_in() {
+    while !status(folder, pid).contains(state) {
         assert!(start.elapsed() < Duration::from_secs(120));
         sleep(Duration::from_millis(50));
     }
@@ -418,9 +431,14 @@ fn what_cannot_be_entered_is_refused_with_the_reason() {
     let stopped = Process::start(&folder, &["rounds", MANY]);
     let pid = stopped.number();
     refused(
-        &["--from", "work", "icount"],
+        &["--sample", "1%", "--after", "1s", "icount"],
         &pid,
-        "need a program that was started by `atom run`",
+        "sampled as a whole, or measured in windows",
+    );
+    refused(
+        &["--off", "--sample", "1%", "icount"],
+        &pid,
+        "sampled as a whole, or measured in windows",
     );
     refused(&["memcheck"], &pid, "replaced");
     Command::new("kill").args(["-STOP", &pid]).status().unwrap();
@@ -467,4 +485,181 @@ fn measuring_lasts_after_the_command_has_ended() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("replaced"), "{}", stderr(&output));
     process.finish(&folder);
+}
+
+/// The report, and of its line on windows: how many, for how long, and how long the process was entered.
+fn windows(folder: &Folder) -> (String, [f64; 3]) {
+    let report = String::from_utf8(folder.read("icount.out")).unwrap();
+    let line = report.lines().find(|line| line.starts_with("measured: "));
+    let words: Vec<&str> = line.unwrap_or_default().split(' ').collect();
+    let number = |at: usize| words[at].parse().unwrap_or_else(|_| panic!("{report}"));
+    let numbers = [number(1), number(3), number(6)];
+    (report, numbers)
+}
+
+#[test]
+fn windows_by_the_time_are_as_in_a_run() {
+    let folder = Folder::new();
+    folder.compile("rounds", ROUNDS, &["-O1"]);
+    let mut process = Process::start(&folder, &["rounds", MANY]);
+    let (pid, before) = (process.number(), process.maps());
+    attach(
+        &folder,
+        &["--after", "600ms", "--for", "200ms", "icount"],
+        &pid,
+    );
+    assert_eq!(process.maps(), before);
+    let (report, [number, measured, whole]) = windows(&folder);
+    assert_eq!(number, 1.0, "{report}");
+    assert!((0.2..0.5).contains(&measured), "{report}");
+    assert!((0.8..5.0).contains(&whole), "{report}");
+    assert!(count(&report, "work") > 1000, "{report}");
+    // Until somebody says that it is enough.
+    let words = ["--each", "200ms", "--for", "20ms", "icount"];
+    let command = entered_with(&folder, &words, &pid, "3 windows");
+    assert!(ctl(&folder, &pid, "detach").status.success());
+    let output = command.wait_with_output().unwrap();
+    assert!(stderr(&output).contains("note: measured: "), "{output:?}");
+    let (report, [number, measured, whole]) = windows(&folder);
+    assert!(number >= 3.0 && measured >= 0.04, "{report}");
+    assert!(measured < 0.6 * whole, "{report}");
+    assert!(count(&report, "work") > 1000, "{report}");
+    // By another command alone.
+    let command = entered_with(
+        &folder,
+        &["--off", "icount"],
+        &pid,
+        "off; measured: nothing",
+    );
+    assert!(ctl(&folder, &pid, "on").status.success());
+    assert!(status(&folder, &pid).starts_with("on; measured: 1 window"));
+    sleep(Duration::from_millis(100));
+    for what in ["off", "detach"] {
+        assert!(ctl(&folder, &pid, what).status.success());
+    }
+    assert!(command.wait_with_output().unwrap().status.success());
+    let (report, [number, ..]) = windows(&folder);
+    assert_eq!(number, 1.0, "{report}");
+    assert!(count(&report, "work") > 1000, "{report}");
+    // No window begins.
+    attach(&folder, &["--off", "--for", "100ms", "icount"], &pid);
+    let report = String::from_utf8(folder.read("icount.out")).unwrap();
+    assert!(!report.contains("measured: "), "{report}");
+    assert_eq!(count(&report, "work"), 0, "{report}");
+    assert_eq!(process.maps(), before);
+    process.finish(&folder);
+}
+
+#[test]
+fn windows_at_places_have_what_runs_in_them() {
+    let folder = Folder::new();
+    folder.compile("rounds", ROUNDS, &["-O1"]);
+    let run = folder.command(&["run", "-q", "icount", "--", "./rounds", "1000"]);
+    assert!({ run }.output().unwrap().status.success());
+    let whole = String::from_utf8(folder.read("icount.out")).unwrap();
+    let each = count(&whole, "work") / 1000;
+    let mut process = Process::start(&folder, &["rounds", MANY]);
+    let (pid, before) = (process.number(), process.maps());
+    let words = ["--from", "work", "--to", "marker", "icount"];
+    let command = entered_with(&folder, &words, &pid, "as the program says; measured: ");
+    let refused = ctl(&folder, &pid, "on");
+    assert!(stderr(&refused).contains("itself"), "{}", stderr(&refused));
+    sleep(Duration::from_millis(300));
+    assert!(ctl(&folder, &pid, "detach").status.success());
+    assert!(command.wait_with_output().unwrap().status.success());
+    assert_eq!(process.maps(), before);
+    let (report, [number, measured, time]) = windows(&folder);
+    assert!(number > 100.0 && measured <= time, "{report}");
+    assert_eq!(count(&report, "marker"), 0, "{report}");
+    // The process may have been left in a window.
+    let expected = number as u64 * each;
+    assert!(
+        count(&report, "work").abs_diff(expected) <= 2 * each,
+        "{report}"
+    );
+    process.finish(&folder);
+    // A forked child counts nothing, and adds no windows.
+    folder.compile("gated", GATED, &["-O1"]);
+    let (_, report) = gated(&folder, &["1000"], &words, "as the program says");
+    let (_, [number, ..]) = windows(&folder);
+    assert_eq!(number, 1000.0, "{report}");
+    assert_eq!(count(&report, "work"), 1000 * each, "{report}");
+}
+
+/// As [`ROUNDS`], but it waits for a file `go`, makes the rounds that its argument says and a file `done`, and waits for a file `stop`. In between
+/// it opens the library that a second argument names; without one, a forked child makes the same rounds.
+const GATED: &str = r#"
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile unsigned long sink;
+__attribute__((noinline, noipa)) unsigned long work(unsigned long n) {
+    unsigned long s = 0;
+    for (unsigned long i = 0; i < n; i++) { __asm__ volatile(""); s += i ^ (s >> 3); }
+    return s;
+}
+__attribute__((noinline, noipa)) void marker(void) { sink++; }
+int main(int argc, char **argv) {
+    while (access("go", F_OK)) usleep(1000);
+    if (argc > 2) {
+        void *library = dlopen(argv[2], RTLD_NOW);
+        if (!library || ((int (*)(void))dlsym(library, "answer"))() != 42) return 1;
+    }
+    pid_t child = argc > 2 ? 1 : fork();
+    for (unsigned long n = strtoul(argv[1], 0, 10); n > 0; n--) { sink += work(1000); marker(); }
+    if (child == 0) _exit(0);
+    waitpid(child, 0, 0);
+    close(creat("done", 0600));
+    while (access("stop", F_OK)) usleep(1000);
+    return 0;
+}
+"#;
+
+/// Lets a program of [`GATED`] work while it is entered; what is said, and the report.
+fn gated(folder: &Folder, arguments: &[&str], words: &[&str], state: &str) -> (String, String) {
+    let words_of_program = [&["gated"], arguments].concat();
+    let mut process = Process::start(folder, &words_of_program);
+    let (pid, before) = (process.number(), process.maps());
+    let command = entered_with(folder, words, &pid, state);
+    folder.write("go", "");
+    let start = Instant::now();
+    while !folder.join("done").exists() {
+        assert!(start.elapsed() < Duration::from_secs(120));
+        sleep(Duration::from_millis(10));
+    }
+    assert!(ctl(folder, &pid, "detach").status.success());
+    let output = command.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let now = process.maps();
+    assert!(before.iter().all(|map| now.contains(map)), "{now:?}");
+    process.finish(folder);
+    for file in ["go", "done"] {
+        fs::remove_file(folder.join(file)).unwrap();
+    }
+    let report = String::from_utf8(folder.read("icount.out")).unwrap();
+    (said, report)
+}
+
+#[test]
+fn a_sampled_process_is_estimated() {
+    let folder = Folder::new();
+    folder.compile("gated", GATED, &["-O1"]);
+    let rounds = ["100000"];
+    let (_, exact) = gated(&folder, &rounds, &["icount"], "1 window");
+    let sample = ["--sample", "10%", "--burst", "2k", "icount"];
+    let (said, sampled) = gated(&folder, &rounds, &sample, "as the program says");
+    assert!(said.contains("note: sampled: "), "{said}");
+    let line = sampled.lines().find(|line| line.starts_with("sampled: "));
+    let words: Vec<&str> = line.unwrap_or_default().split(' ').collect();
+    let (bursts, share): (u64, f64) = (words[1].parse().unwrap(), words[3].parse().unwrap());
+    assert!(bursts > 1000 && (9.0..11.0).contains(&share), "{sampled}");
+    for (procedure, limit) in [("work", 0.05), ("marker", 0.2)] {
+        let [exact, estimate] = [&exact, &sampled].map(|r| count(r, procedure) as f64);
+        assert!(exact >= 100_000.0, "{exact}");
+        let off = (estimate / exact - 1.0).abs();
+        assert!(off < limit, "{procedure}: {exact} {estimate}");
+    }
 }
