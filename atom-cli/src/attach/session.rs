@@ -1,5 +1,6 @@
 //! The time between entering and leaving.
 
+use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -12,8 +13,8 @@ use atom_abi::{Attached as Command, Control, StartInfo};
 use atom_core::{Error, Result};
 
 use super::Arguments;
-use super::enter::Attached;
-use super::maps;
+use super::enter::{Attached, Inside};
+use super::maps::{self, Map};
 use crate::kept::records;
 use crate::kept::store::Store;
 use crate::message::note;
@@ -156,8 +157,15 @@ impl Session {
             End::Left => "until it was left",
             End::Gone => "until it ended",
         };
+        let opened = match attached.opened() {
+            names if names.is_empty() => String::new(),
+            names => {
+                let names: Vec<_> = names.into_iter().collect();
+                format!(", nor libraries that it opened ({})", names.join(", "))
+            }
+        };
         format!(
-            "attached: process {pid}, which ran already, for {time:.2} s {how}; what it did before is not counted, nor what children do that it forks"
+            "attached: process {pid}, which ran already, for {time:.2} s {how}; what it did before is not counted, nor what children do that it forks{opened}"
         )
     }
 
@@ -193,6 +201,28 @@ impl Attached {
         let written = at.and_then(|at| self.helper.memory.write_all_at(&word, at));
         // That the process has ended is noticed by the wait.
         written.unwrap_or_default();
+    }
+
+    /// Names of files whose code was mapped since the process was entered, and still is. The helper has the memory as long as it is
+    /// needed.
+    fn opened(&self) -> BTreeSet<String> {
+        let [start, _, end] = self.files.entrance.area;
+        let is_ours = |m: &Map| {
+            let mut segments = self.objects.iter().map(Inside::segment);
+            let is_text = self.objects.iter().any(|o| o.has_text(m.start));
+            is_text
+                || segments.any(|[s, e]| (s..e).contains(&m.start))
+                || (start..end).contains(&m.start)
+        };
+        let now = maps::read(self.helper.pid).unwrap_or_default();
+        let is_new = |m: &&Map| {
+            m.is_code()
+                && m.is_file()
+                && !is_ours(m)
+                && self.before.iter().all(|b| b.file != m.file)
+        };
+        let name = |m: &Map| m.path.file_name().unwrap_or_default().display().to_string();
+        now.iter().filter(is_new).map(name).collect()
     }
 
     /// Has the helper do something in the runtime.

@@ -663,3 +663,24 @@ fn a_sampled_process_is_estimated() {
         assert!(off < limit, "{procedure}: {exact} {estimate}");
     }
 }
+
+#[test]
+fn what_is_not_counted_is_said_with_and_without_a_profile() {
+    const ANSWER: &str = "int answer(void) { return 42; }";
+    let folder = Folder::new();
+    folder.compile("gated", GATED, &["-O1"]);
+    folder.compile("libanswer.so", ANSWER, &["-shared", "-fPIC"]);
+    for words in [&["icount"][..], &["icount", "--no-profile"]] {
+        let (_, report) = gated(&folder, &["1000", "./libanswer.so"], words, "1 window");
+        assert_eq!(folder.join("icount.profile").exists(), words.len() == 1);
+        let lines = report.lines().filter(|line| line.starts_with("attached: "));
+        let lines: Vec<&str> = lines.collect();
+        assert_eq!(lines.len(), 1, "{report}");
+        assert!(
+            lines[0].ends_with(", nor libraries that it opened (libanswer.so)"),
+            "{report}"
+        );
+        assert!(report.contains("\nmeasured: 1 window, "), "{report}");
+        fs::remove_file(folder.join("icount.profile")).unwrap_or_default();
+    }
+}
