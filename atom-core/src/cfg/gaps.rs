@@ -29,10 +29,8 @@ const ENOUGH: usize = 1 << 16;
 
 /// Results of following control from earlier addresses.
 pub(super) struct Followed {
-    /// Instructions from which no contradiction is reached.
+    /// Instructions from which no contradiction is reached, and those that were met from the present address.
     right: Addresses,
-    /// Instructions that were met from the present address. Empty in between.
-    seen: Addresses,
     /// Addresses from which a contradiction is reached.
     wrong: FxHashSet<u64>,
 }
@@ -42,7 +40,6 @@ impl Followed {
     pub(super) fn new(image: &Image) -> Self {
         Self {
             right: Addresses::new(image),
-            seen: Addresses::new(image),
             wrong: FxHashSet::default(),
         }
     }
@@ -55,13 +52,10 @@ impl Discovery<'_> {
     pub(super) fn follow(&self, address: u64, followed: &mut Followed) -> Option<Vec<u64>> {
         let mut met = Vec::new();
         let callees = self.follow_from(address, followed, &mut met);
-        for address in &met {
-            followed.seen.remove(*address);
-            if callees.is_some() {
-                followed.right.insert(*address);
-            }
-        }
         if callees.is_none() {
+            for address in met {
+                followed.right.remove(address);
+            }
             followed.wrong.insert(address);
         }
         callees
@@ -115,9 +109,7 @@ impl Discovery<'_> {
                 if followed.wrong.contains(&pc) {
                     return None;
                 }
-                if !followed.seen.insert(pc) {
-                    break;
-                }
+                followed.right.insert(pc);
                 met.push(pc);
                 let flow = flow_of(&instruction);
                 is_straight &= flow == ControlFlow::FallThrough;

@@ -238,18 +238,19 @@ fn explore_together(image: &Image, body: &mut Body, work: &[Leader]) -> Option<b
 }
 
 /// Inserts new items in front of the items at `places`, which ascend.
-pub(super) fn insert_all<T: Default>(all: &mut Vec<T>, places: &[usize], new: Vec<T>) {
-    let mut from = all.len();
-    all.resize_with(from + new.len(), T::default);
-    let mut to = all.len();
-    for (place, item) in places.iter().zip(new).rev() {
-        while from > *place {
-            (from, to) = (from - 1, to - 1);
-            all.swap(from, to);
-        }
-        to -= 1;
-        all[to] = item;
+pub(super) fn insert_all<T>(all: &mut Vec<T>, places: &[usize], new: Vec<T>) {
+    let Some(&first) = places.first() else {
+        return;
+    };
+    let mut after = all.split_off(first).into_iter();
+    all.reserve(after.len() + new.len());
+    let mut taken = first;
+    for (&place, item) in places.iter().zip(new) {
+        all.extend(after.by_ref().take(place - taken));
+        all.push(item);
+        taken = place;
     }
+    all.extend(after);
 }
 
 #[cfg(test)]

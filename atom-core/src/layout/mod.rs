@@ -82,6 +82,7 @@ pub fn understand<'a>(
                     format!("there is no space for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
                 );
             }
+            discovered.release();
             return Ok((Object { image, unwind, cfg }, sites));
         }
         // Each of these procedures moved in this round, so the loop ends.
