@@ -12,7 +12,7 @@ use crate::lifecycle::{totals, windows};
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
 use crate::process::{dispatch, info, run};
 use crate::sys::broker;
-use crate::sys::call::{gettid, syscall};
+use crate::sys::call::gettid;
 use crate::sys::fatal::exit_now;
 use crate::sys::sandbox;
 use crate::sys::{processor, signals, spin, stacks};
@@ -149,9 +149,7 @@ unsafe fn end(then: u32) {
                 && process.ender.load(Ordering::Acquire) != tid
                 && rounds < MOST_ROUNDS
             {
-                let pause: [usize; 2] = [0, 1_000_000];
-                // SAFETY: the kernel reads seconds and nanoseconds.
-                unsafe { syscall!(libc::SYS_nanosleep, pause.as_ptr(), 0) };
+                stacks::sleep(1_000_000);
                 rounds += 1;
             }
             return;

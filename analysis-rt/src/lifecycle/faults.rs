@@ -20,7 +20,7 @@ use crate::process::copy::copy_words;
 use crate::process::frames::{Frame, is_tool};
 use crate::process::identity::{self, ENDING, RUNNING};
 use crate::process::info;
-use crate::sys::call::{WATCHER, gettid, syscall};
+use crate::sys::call::{WATCHER, gettid};
 use crate::sys::fatal::set_last_words;
 use crate::sys::sandbox;
 use crate::sys::signals::with_all_blocked;
@@ -195,9 +195,7 @@ fn tell(fault: &Fault) {
         // The process ends when the first has told everything.
         Err(_) => {
             for _ in 0..MOST_ROUNDS {
-                let pause: [usize; 2] = [0, 100_000_000];
-                // SAFETY: the kernel reads seconds and nanoseconds.
-                unsafe { syscall!(libc::SYS_nanosleep, pause.as_ptr(), 0) };
+                stacks::sleep(100_000_000);
             }
         }
     }

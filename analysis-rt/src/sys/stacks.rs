@@ -174,9 +174,14 @@ pub(crate) const MOST_PAUSES: usize = 10_000;
 
 /// Waits for 100 microseconds.
 pub(crate) fn pause() {
-    const PAUSE: [i64; 2] = [0, 100_000];
-    // SAFETY: the kernel reads a time.
-    unsafe { syscall!(libc::SYS_nanosleep, PAUSE.as_ptr(), 0) };
+    sleep(100_000);
+}
+
+/// Waits for a number of nanoseconds, less than a second.
+pub(crate) fn sleep(nanoseconds: i64) {
+    let time = [0, nanoseconds];
+    // SAFETY: the kernel reads seconds and nanoseconds.
+    unsafe { syscall!(libc::SYS_nanosleep, time.as_ptr(), 0) };
 }
 
 /// Does work on a stack of the usual size; on the present one if there is no memory. Signals must be blocked.

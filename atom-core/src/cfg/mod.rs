@@ -268,9 +268,7 @@ impl Starts {
     /// distances from `base` have 32 bits.
     fn of(base: u64, starts: impl Iterator<Item = u64>) -> Self {
         let offset = |start: u64| u32::try_from(start.checked_sub(base)?).ok();
-        let starts: Vec<u32> = starts.map_while(offset).collect();
-        let pieces = 2 * starts.len();
-        Self::new(starts, pieces)
+        Self::of_offsets(starts.map_while(offset).collect())
     }
 
     /// Adds starts in front of those at `places`, which ascend. An index that has not all starts before, or that lacks
@@ -282,9 +280,14 @@ impl Starts {
         let are_places = places.last().is_some_and(|place| *place <= all.len());
         if let Some(offsets) = offsets.filter(|_| are_places) {
             grow::insert_all(&mut all, places, offsets);
-            let pieces = 2 * all.len();
-            *self = Self::new(all, pieces);
+            *self = Self::of_offsets(all);
         }
+    }
+
+    /// The index of procedures, whose bounds are asked for often.
+    fn of_offsets(starts: Vec<u32>) -> Self {
+        let pieces = 2 * starts.len();
+        Self::new(starts, pieces)
     }
 
     /// True if the index has exactly `count` starts.
