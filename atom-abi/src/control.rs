@@ -24,6 +24,8 @@ pub struct Control {
     pub is_shared: AtomicU32,
     /// 1 if nothing is to be measured any more.
     pub is_detached: AtomicU32,
+    /// 1 if `atom ctl` may detach even where the program itself begins and ends windows, as an attached process is left then.
+    pub can_be_left: AtomicU32,
     /// Number of reports that were asked for, and how many of them `atom run` has passed on.
     pub asked: AtomicU32,
     /// See `asked`.

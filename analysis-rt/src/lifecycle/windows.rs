@@ -43,6 +43,8 @@ pub(super) fn begin() {
         let is_shared = unsafe { (*sums).is_shared.load(Ordering::Relaxed) != 0 };
         if !is_shared {
             SUMS.store(sums, Ordering::Release);
+            // SAFETY: as above.
+            bursts::choose(control, unsafe { &*sums });
         } else {
             map(control, libc::MAP_FIXED);
             // SAFETY: nothing uses the mapping any more.

@@ -136,6 +136,22 @@ fn control() -> Option<&'static Control> {
     (control.burst.load(Ordering::Relaxed) != 0).then_some(control)
 }
 
+/// At the start: takes the lengths and the seed that the run's page says.
+pub(crate) fn choose(control: &Control, run: &Control) {
+    if run.burst.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    for (own, word) in [
+        (&control.burst, &run.burst),
+        (&control.gap, &run.gap),
+        (&control.warm_up, &run.warm_up),
+    ] {
+        own.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let seed = run.seed.load(Ordering::Relaxed);
+    control.seed.store(seed, Ordering::Relaxed);
+}
+
 /// A thread leaves a version at a test: `__atom_turn`, which inserted code calls.
 ///
 /// # Safety

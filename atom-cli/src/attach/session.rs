@@ -55,8 +55,10 @@ impl Session {
     pub fn begin(store: &Store, pid: i32, arguments: &Arguments) -> Result<Self> {
         let fail = |e: std::io::Error| Error::new(super::DOING, e);
         let record = Record::make(store.folder())?;
-        let mut page = Page::make(&record, !arguments.choices.measures_itself())?;
-        page.can_be_left().store(true, Ordering::Relaxed);
+        let choices = &arguments.choices;
+        let (is_shared, bursts) = (!choices.measures_itself(), choices.sampling.bursts());
+        let mut page = Page::make(&record, is_shared, bursts)?;
+        page.can_be_left.store(1, Ordering::Relaxed);
         page.add_name(&records::of(store.folder(), pid as u32))
             .map_err(fail)?;
         let is_over = Arc::new(AtomicBool::new(false));

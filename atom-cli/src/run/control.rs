@@ -13,12 +13,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use atom_abi::{CONTROL_SUFFIX, Control};
+use atom_core::plan::Bursts;
 use atom_core::{Error, Result};
 use clap::Args as ClapArgs;
 use memmap2::MmapMut;
 
 use super::record::Record;
 use super::watch;
+use crate::choices::Choices;
 use crate::clocks;
 use crate::kept::records;
 use crate::sampling::Sampling;
@@ -162,8 +164,9 @@ impl Drop for Page {
 }
 
 impl Page {
-    /// Makes the page of a run. `is_shared`: processes map it in the place of their own.
-    pub fn make(record: &Record, is_shared: bool) -> Result<Self> {
+    /// Makes the page of a run. `is_shared`: processes map it in the place of their own. Otherwise they take lengths and seed
+    /// of bursts from it.
+    pub fn make(record: &Record, is_shared: bool, bursts: Option<Bursts>) -> Result<Self> {
         let file = beside(record.file());
         let fail = |e: std::io::Error| Error::new(DOING, e).file(&file);
         let mut options = OpenOptions::new();
@@ -174,6 +177,13 @@ impl Page {
         page.is_shared
             .store(u32::from(is_shared), Ordering::Relaxed);
         page.began.store(now(), Ordering::Relaxed);
+        if let Some(bursts) = bursts {
+            let warm_up = bursts.warm_up.unwrap_or(Control::WARM_UP_OF_TOOL);
+            page.burst.store(bursts.length, Ordering::Relaxed);
+            page.gap.store(bursts.gap, Ordering::Relaxed);
+            page.warm_up.store(warm_up, Ordering::Relaxed);
+            page.seed.store(bursts.seed, Ordering::Relaxed);
+        }
         Ok(page)
     }
 
@@ -209,13 +219,6 @@ impl Page {
     /// The run begins now.
     pub fn begin(&self) {
         self.began.store(now(), Ordering::Relaxed);
-    }
-
-    /// Lets `atom ctl` detach even where the program itself begins and ends windows, as the process is left then.
-    pub fn can_be_left(&self) -> &AtomicBool {
-        const AT: usize = size_of::<Control>();
-        // SAFETY: the mapping is a page, the rest of which is used for nothing else; the file begins with zeros, and only this is stored.
-        unsafe { &*self.map.as_ptr().add(AT).cast() }
     }
 
     /// Begins a window, or ends it.
@@ -310,8 +313,9 @@ pub struct Controlling {
 
 impl Controlling {
     /// Starts it, before the program: a window that begins at once begins now.
-    pub fn start(requests: &WindowRequests, record: &Record, is_shared: bool) -> Result<Self> {
-        let page = Arc::new(Page::make(record, is_shared)?);
+    pub fn start(requests: &WindowRequests, record: &Record, choices: &Choices) -> Result<Self> {
+        let page = Page::make(record, choices.switchable, choices.sampling.bursts())?;
+        let page = Arc::new(page);
         let mut schedule = Schedule::start(requests);
         let is_over = Arc::new(AtomicBool::new(false));
         schedule.pass(&page);

@@ -52,7 +52,7 @@ pub fn run(arguments: &Ctl) -> Result<()> {
     let (page, record) = find(pid)?;
     let is_possible = match arguments.what {
         What::On | What::Off => page.is_commanded(),
-        What::Detach => page.is_commanded() || page.can_be_left().load(Ordering::Relaxed),
+        What::Detach => page.is_commanded() || page.can_be_left.load(Ordering::Relaxed) != 0,
         What::Report | What::Status => true,
     };
     if !is_possible {

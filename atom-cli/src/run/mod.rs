@@ -168,7 +168,7 @@ pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u
     record.add_report_options(&of_report)?;
     let asking = Asking::start(&arguments.reports, &record)?;
     let choices = &arguments.choices;
-    let start = || Controlling::start(&arguments.windows, &record, choices.switchable);
+    let start = || Controlling::start(&arguments.windows, &record, choices);
     let is_sampled = choices.sampling.sample.is_some();
     let is_controlled = choices.has_windows() || is_sampled;
     let controlling = is_controlled.then(start).transpose()?;

@@ -77,8 +77,7 @@ impl Runs {
     }
 
     fn entries(&self) -> usize {
-        let entries = self.cache().join("atom/entries");
-        std::fs::read_dir(entries).map_or(0, |all| all.count())
+        self.folder.entries()
     }
 }
 

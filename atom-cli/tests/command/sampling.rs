@@ -210,6 +210,31 @@ fn intervals_contain_the_exact_values() {
     }
 }
 
+/// One program serves runs of any share, length and seed, and each run has what its own command line says.
+#[test]
+fn other_bursts_need_no_other_program() {
+    let place = Place::new(&[]);
+    let tests = |report: &str| {
+        let head = report.lines().find(|line| line.starts_with("sampled: "));
+        let words: Vec<&str> = head.expect("a line").split_whitespace().collect();
+        [words[1], words[3]].map(|number| number.parse::<f64>().unwrap())
+    };
+    let run = |share, burst, seed| {
+        let options = ["--sample", share, "--burst", burst, "--seed", seed];
+        place.report(&options, &["icount"], &["20000"])
+    };
+    let [few, many] = [("2%", "1000"), ("20%", "200")].map(|(share, burst)| {
+        let [first, again, other] = ["7", "7", "8"].map(|seed| run(share, burst, seed));
+        assert_eq!(tests(&first), tests(&again));
+        assert_ne!(tests(&first), tests(&other));
+        tests(&first)
+    });
+    assert!(is_near(few[1], 2.0, 0.3), "{} %", few[1]);
+    assert!(is_near(many[1], 20.0, 0.1), "{} %", many[1]);
+    assert!(many[0] > 20.0 * few[0], "{many:?} {few:?}");
+    assert_eq!(place.folder.entries(), 1);
+}
+
 #[test]
 fn what_a_tool_counts_while_it_warms_up_is_left_out() {
     let place = Place::new(&[]);

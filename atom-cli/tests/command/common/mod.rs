@@ -69,6 +69,12 @@ impl Folder {
         std::fs::remove_file(self.join(&file)).expect("the source is there");
     }
 
+    /// Number of instrumented programs in the folder's own store.
+    pub fn entries(&self) -> usize {
+        let entries = self.join("cache/atom/entries");
+        std::fs::read_dir(entries).map_or(0, |all| all.count())
+    }
+
     /// The command with these words, in the folder, with a cache there.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_atom"));
