@@ -92,6 +92,26 @@ impl Session {
         self.schedule = Schedule::start(windows);
         self.schedule.pass(&self.page);
         self.pass_on(attached);
+        if self.page.burst.load(Ordering::Relaxed) != 0 {
+            self.pass_bursts(attached);
+        }
+    }
+
+    /// Gives the process the lengths and the seed of bursts, which one that does not see this command's file lacks.
+    fn pass_bursts(&self, attached: &Attached) {
+        for (field, word) in [
+            (offset_of!(Control, burst), &self.page.burst),
+            (offset_of!(Control, gap), &self.page.gap),
+            (offset_of!(Control, warm_up), &self.page.warm_up),
+        ] {
+            let word = word.load(Ordering::Relaxed);
+            // What the tool has chosen stays.
+            if word != Control::WARM_UP_OF_TOOL {
+                attached.set(field, &word.to_le_bytes());
+            }
+        }
+        let seed = self.page.seed.load(Ordering::Relaxed);
+        attached.set(offset_of!(Control, seed), &seed.to_le_bytes());
     }
 
     /// Lets a process with a page of its own do as this command's page says.
@@ -196,13 +216,17 @@ impl Attached {
         Some(u64::from_le_bytes(word))
     }
 
-    /// Begins a window in the process itself, or ends it.
-    fn switch(&self, is_on: bool) {
-        let word = u32::from(is_on).to_le_bytes();
-        let at = self.field(offset_of!(Control, is_on));
-        let written = at.and_then(|at| self.helper.memory.write_all_at(&word, at));
+    /// Sets a field of it.
+    fn set(&self, field: usize, bytes: &[u8]) {
+        let at = self.field(field);
+        let written = at.and_then(|at| self.helper.memory.write_all_at(bytes, at));
         // That the process has ended is noticed by the wait.
         written.unwrap_or_default();
+    }
+
+    /// Begins a window in the process itself, or ends it.
+    fn switch(&self, is_on: bool) {
+        self.set(offset_of!(Control, is_on), &u32::from(is_on).to_le_bytes());
     }
 
     /// Names of files whose code was mapped since the process was entered, and still is. The helper has the memory as long as it is
