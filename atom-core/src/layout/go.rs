@@ -5,10 +5,10 @@ use crate::ids::InstId;
 use crate::plan::{Insertion, Position};
 use crate::unwind::go::write::{MovedProcedure, NewText, Segment};
 use crate::unwind::write::{AddressMap, MovedRange, OutOfLine};
-use crate::x86::{Instruction, Run};
+use crate::x86::{Instruction, InstructionInfoFactory, OpAccess, Run};
 
 use super::Frames;
-use super::procedure::{snippets_size, take_at};
+use super::procedure::{snippet_size, snippets_size, take_at};
 
 impl Frames<'_> {
     /// The moved procedures by new address.
@@ -55,9 +55,9 @@ impl Frames<'_> {
                 behind = take_at(&mut rest, inst, Position::After);
                 take_at(&mut rest, inst, Position::Taken);
             }
-            if !before.is_empty() {
-                add(label, old, self.has_inside(before));
-            }
+            self.pieces_inserted(before, label, &mut |new, is_inside| {
+                add(new, old, is_inside)
+            });
             let new = label + u64::from(snippets_size(plan, before));
             add(new, old, false);
             let end = new + u64::from(layout.form_size(cfg, proc, inst));
@@ -67,9 +67,7 @@ impl Frames<'_> {
             } else {
                 old
             };
-            if !behind.is_empty() {
-                add(end, next, self.has_inside(behind));
-            }
+            self.pieces_inserted(behind, end, &mut |new, is_inside| add(new, next, is_inside));
             let after = snippets_size(plan, behind);
             if let Some((_, target)) = bridges.next_if(|bridge| bridge.0 == inst) {
                 let inside = procedure.old <= *target && *target < procedure.old_end;
@@ -79,15 +77,45 @@ impl Frames<'_> {
         }
     }
 
-    /// True if a thread may be interrupted after the first instruction of a snippet.
-    fn has_inside(&self, insertions: &[Insertion]) -> bool {
-        insertions.iter().any(|insertion| {
-            let snippet = &self.plan.snippets[insertion.snippet as usize];
-            let start = snippet.code.start as usize;
-            let code = &self.plan.code[start..start + snippet.main_size() as usize];
-            let mut first = Instruction::default();
-            !Run::new(code, 0).next_into(&mut first) || first.len() != code.len()
-        })
+    /// The pieces of insertions that follow each other from an address on. Before the first instruction of each that writes
+    /// registers, the thread has the program's values, and may be stopped. The processor interrupts a short loop nearly always
+    /// after the same instruction, the addition of a counter: if the thread could not be stopped there, the runtime of Go would
+    /// try for minutes.
+    fn pieces_inserted(
+        &self,
+        insertions: &[Insertion],
+        start: u64,
+        add: &mut impl FnMut(u64, bool),
+    ) {
+        let mut at = start;
+        for insertion in insertions {
+            add(at, false);
+            if let Some(inside) = self.inside(insertion) {
+                add(at + inside, true);
+            }
+            at += u64::from(snippet_size(self.plan, insertion));
+        }
+    }
+
+    /// Distance in bytes from the start of an insertion's code at which a thread may have other values than the program's: the end
+    /// of the first instruction that writes a register, if there are more instructions. The code keeps flags that are live in a
+    /// register, so they do not differ before.
+    fn inside(&self, insertion: &Insertion) -> Option<u64> {
+        let snippet = &self.plan.snippets[insertion.snippet as usize];
+        let start = snippet.code.start as usize;
+        let code = &self.plan.code[start..start + snippet.main_size() as usize];
+        let (mut run, mut info) = (Run::new(code, 0), InstructionInfoFactory::new());
+        let mut instruction = Instruction::default();
+        let mut size = 0;
+        while size < code.len() && run.next_into(&mut instruction) {
+            size += instruction.len();
+            let used = info.info(&instruction).used_registers();
+            let reads = |access| matches!(access, OpAccess::Read | OpAccess::CondRead);
+            if !used.iter().all(|register| reads(register.access())) {
+                break;
+            }
+        }
+        (size < code.len()).then_some(size as u64)
     }
 
     /// Pieces of code that is apart from its block.
@@ -108,7 +136,7 @@ impl Frames<'_> {
             at.is_ok_and(|i| {
                 let here = layout.insertions_at(plan, proc, taken[i].0).iter();
                 let mut here = here.filter(|i| i.position == Position::Taken);
-                !here.any(|i| self.has_inside(std::slice::from_ref(i)))
+                !here.any(|i| self.inside(i).is_some())
             })
         };
         out.extend(out_of_line.iter().map(|code| Segment {
