@@ -9,11 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::common::{Folder, code_of, stderr};
 
-/// Makes rounds of known work until there is a file `stop`; prints their number.
-const ROUNDS: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+/// The procedure whose work is known, and one that marks the end of a round.
+macro_rules! known_work {
+    () => {
+        r#"
 static volatile unsigned long sink;
 __attribute__((noinline, noipa)) unsigned long work(unsigned long n) {
     unsigned long s = 0;
@@ -21,13 +20,25 @@ __attribute__((noinline, noipa)) unsigned long work(unsigned long n) {
     return s;
 }
 __attribute__((noinline, noipa)) void marker(void) { sink++; }
+"#
+    };
+}
+
+/// Makes rounds of known work until there is a file `stop`; prints their number.
+const ROUNDS: &str = concat!(
+    known_work!(),
+    r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 int main(int argc, char **argv) {
     unsigned long rounds = 0, most = strtoul(argv[1], 0, 10);
     while (rounds < most && (rounds % 64 || access("stop", F_OK))) { sink += work(1000); marker(); rounds++; }
     printf("%lu\n", rounds);
     return 0;
 }
-"#;
+"#
+);
 
 /// Threads that compute, sleep in the kernel in many ways, begin, end and fork, and that complain if a system call ends as it
 /// should not. They end when there is a file `stop`. With an argument, `epoll_wait` may be interrupted.
@@ -588,19 +599,14 @@ fn windows_at_places_have_what_runs_in_them() {
 
 /// As [`ROUNDS`], but it waits for a file `go`, makes the rounds that its argument says and a file `done`, and waits for a file `stop`. In between
 /// it opens the library that a second argument names; without one, a forked child makes the same rounds.
-const GATED: &str = r#"
+const GATED: &str = concat!(
+    known_work!(),
+    r#"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-static volatile unsigned long sink;
-__attribute__((noinline, noipa)) unsigned long work(unsigned long n) {
-    unsigned long s = 0;
-    for (unsigned long i = 0; i < n; i++) { __asm__ volatile(""); s += i ^ (s >> 3); }
-    return s;
-}
-__attribute__((noinline, noipa)) void marker(void) { sink++; }
 int main(int argc, char **argv) {
     while (access("go", F_OK)) usleep(1000);
     if (argc > 2) {
@@ -615,7 +621,8 @@ int main(int argc, char **argv) {
     while (access("stop", F_OK)) usleep(1000);
     return 0;
 }
-"#;
+"#
+);
 
 /// Lets a program of [`GATED`] work while it is entered; what is said, and the report.
 fn gated(folder: &Folder, arguments: &[&str], words: &[&str], state: &str) -> (String, String) {

@@ -6,8 +6,8 @@
 //! with two exceptions:
 //!
 //! - where inserted code has lowered the stack pointer, the distance from the frame's end is larger;
-//! - inside of inserted code a thread may not be stopped (`PCDATA_UnsafePoint` -2): the stack maps describe the program's own
-//!   instructions. The same holds for sequences that Go's runtime starts again from their beginning (values below
+//! - inside of inserted code, after its first instruction that writes a register, a thread may not be stopped
+//!   (`PCDATA_UnsafePoint` -2): the stack maps describe the program's own instructions. The same holds for sequences that Go's runtime starts again from their beginning (values below
 //!   -2): the beginning of a sequence would be a place after inserted code.
 
 use rayon::prelude::*;
@@ -23,8 +23,8 @@ pub struct Segment {
     pub new: u64,
     /// The original address for which the tables say what holds here.
     pub old: u64,
-    /// True if a thread may not be stopped here although it may be at `old`: after the first instruction of inserted code, where
-    /// registers may have other values.
+    /// True if a thread may not be stopped here although it may be at `old`: after the first instruction of inserted code that
+    /// writes a register.
     pub is_inside: bool,
     /// Distance in bytes by which the stack pointer is lower than in the original.
     pub depth: u32,
