@@ -159,7 +159,7 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> (*mut ThreadBlock, bool) {
     let tid = gettid();
     let fs = fs_base();
     // SAFETY: the record is this thread's own, or of another thread with the same thread pointer.
-    let (known, is_new) = unsafe {
+    let (known, has_ended) = unsafe {
         (
             (*thread).data,
             (*thread).ended.swap(false, Ordering::Relaxed),
@@ -168,12 +168,13 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> (*mut ThreadBlock, bool) {
     if !known.is_null() {
         // SAFETY: blocks live for ever.
         let owner = unsafe { (*known).tid.load(Ordering::Relaxed) };
-        if owner == tid || !is_thread_alive(owner) {
+        // A thread that has ended is there for the kernel some time after its thread pointer is free for the next one.
+        if owner == tid || has_ended || !is_thread_alive(owner) {
             own(known, tid, fs);
             if owner != tid {
                 taken_over();
             }
-            return (known, owner != tid || is_new);
+            return (known, owner != tid || has_ended);
         }
         // Two threads run with one thread pointer. This one takes the block of a thread with this
         // pointer that has ended, or gets a new block, which the pointer does not lead to.
