@@ -63,13 +63,14 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
     crate::report::begin();
 }
 
-/// Flushes the buffers of `print!` and of logs. Nothing else does, as the runtime never returns
+/// The end of the calls at ProgramAfter. Flushes the buffers of `print!` and of logs; nothing else does, as the runtime never returns
 /// from `main`.
 pub fn flush() {
     use std::io::Write;
     output::flush_all();
     // An error here cannot be reported: the process ends.
     let _ = std::io::stdout().flush();
+    output::all_written();
 }
 
 /// An instrument routine.

@@ -37,9 +37,8 @@ const PASSED_ON: [i32; 7] = [
 /// Signals by which people end what takes too long after the program's end.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// The program's process number while it runs; 0 before, and [`ENDED`] after.
+/// The program's process number while it runs; 0 before and after.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-const ENDED: i32 = -1;
 
 /// Bit n - 1 for a signal n that came before the program's process number was known. Threads of `atom` that do not
 /// block the signals get them while the first thread starts the program.
@@ -48,7 +47,7 @@ static EARLY: AtomicU32 = AtomicU32::new(0);
 extern "C" fn pass_on(signal: i32) {
     EARLY.fetch_or(1 << (signal - 1), Ordering::SeqCst);
     pass_on_early();
-    if CHILD.load(Ordering::SeqCst) == ENDED && ENDING.contains(&signal) {
+    if ENDING.contains(&signal) {
         watch::give_up();
     }
 }
@@ -147,7 +146,8 @@ pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<(u3
     let status = child
         .wait()
         .map_err(|e| Error::new(DOING, format!("waiting for it: {e}")).file(file));
-    CHILD.store(ENDED, Ordering::SeqCst);
+    CHILD.store(0, Ordering::SeqCst);
+    watch::program_ended();
     for signal in OF_TERMINAL {
         // SAFETY: as above.
         unsafe { libc::signal(signal, pass_on as extern "C" fn(i32) as *const () as usize) };

@@ -103,7 +103,7 @@ impl Processes {
                     self.unseen.remove(at);
                 }
             }
-            Entry::Failed(_) | Entry::Watcher(_) => {}
+            Entry::Failed(_) | Entry::Watcher(_) | Entry::Done(_) => {}
         }
     }
 

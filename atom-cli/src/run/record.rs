@@ -9,6 +9,7 @@
 //! | `R` | process, parent, path of a report |
 //! | `P` | process, parent, path of a profile |
 //! | `T` | process, parent, path of a report for people that the profile, if there is one, has in full |
+//! | `D` | process, parent, nothing: the process has written the report that somebody asked for, and continues |
 //! | `O` | process, parent, path of a library that was loaded later and is not instrumented |
 //! | `F` | a line for the user that says what could not be written |
 //! | `E` | process, parent, path that it executes now, tab, path of the program that runs for it (a script's interpreter), tab, arguments for people |
@@ -50,6 +51,8 @@ pub enum Entry {
     Profile(Process, PathBuf),
     /// A report for people says nothing that the process's profile, if there is one, does not have.
     Summed(Process, PathBuf),
+    /// A process has written the report that somebody asked for, and continues.
+    Done(Process),
     /// A process loaded a library that is not instrumented.
     Loaded(Process, PathBuf),
     /// A process loaded a library that was instrumented then.
@@ -153,6 +156,12 @@ pub fn reports(entries: &[Entry]) -> Vec<PathBuf> {
     files
 }
 
+/// Number of processes that have written the report that somebody asked for.
+pub fn done(entries: &[Entry]) -> usize {
+    let is_done = |entry: &&Entry| matches!(entry, Entry::Done(_));
+    entries.iter().filter(is_done).count()
+}
+
 /// Process numbers of the watchers.
 pub fn watchers(entries: &[Entry]) -> Vec<i32> {
     let number = |entry: &Entry| match entry {
@@ -206,6 +215,7 @@ fn entry(kind: u8, text: &[u8]) -> Option<Entry> {
         b'R' => Some(Entry::Report(process, to_path(rest))),
         b'P' => Some(Entry::Profile(process, to_path(rest))),
         b'T' => Some(Entry::Summed(process, to_path(rest))),
+        b'D' => Some(Entry::Done(process)),
         b'O' => Some(Entry::Loaded(process, to_path(rest))),
         b'L' => Some(Entry::Added(process, to_path(rest))),
         b'E' => {
@@ -246,7 +256,7 @@ mod tests {
     #[test]
     fn entries_are_read() {
         let text =
-            b"R7 1 /a b\0P7 1 /p\0T7 1 /a b\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
+            b"R7 1 /a b\0P7 1 /p\0T7 1 /a b\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0D7 1 \0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
         let (first, second) = (
             Process {
                 number: 7,
@@ -271,6 +281,7 @@ mod tests {
             ),
             Entry::Unseen(second, "it is old".into(), "/bin/su".into()),
             Entry::TakenBack(8),
+            Entry::Done(first),
             Entry::Failed("no space".into()),
             Entry::Watcher(17),
         ];

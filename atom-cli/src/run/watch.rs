@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -75,9 +76,22 @@ static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 /// True if nobody wants to wait for a report any more.
 static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// Ends the wait for reports after the program's end. A signal handler may call this.
+/// When the program ended.
+static ENDED_AT: OnceLock<Instant> = OnceLock::new();
+/// For this time after the program's end, signals are of the request that ended it: `timeout` sends one to its command and
+/// then one to the process group, so `atom run` gets two, and on a busy machine the program dies of the first between them.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The program has ended.
+pub fn program_ended() {
+    ENDED_AT.get_or_init(Instant::now);
+}
+
+/// Ends the wait for reports, some time after the program's end. A signal handler may call this.
 pub fn give_up() {
-    IS_GIVEN_UP.store(true, Ordering::Relaxed);
+    if ENDED_AT.get().is_some_and(|at| at.elapsed() > GRACE) {
+        IS_GIVEN_UP.store(true, Ordering::Relaxed);
+    }
 }
 
 fn wake() {
@@ -175,11 +189,14 @@ pub fn report_asked(record: &Path) {
     let known = record::read(record).len();
     let wanted = report_now(record, REPORT_ASKED);
     let start = Instant::now();
-    let mut reports = Vec::new();
-    while reports.len() < wanted && start.elapsed() < ANSWER && !IS_OVER.load(Ordering::Relaxed) {
+    let said = || record::read(record).split_off(known);
+    while record::done(&said()) < wanted
+        && start.elapsed() < ANSWER
+        && !IS_OVER.load(Ordering::Relaxed)
+    {
         sleep(PAUSE);
-        reports = record::reports(&record::read(record)[known..]);
     }
+    let reports = record::reports(&said());
     let folder = std::env::current_dir().ok();
     let names = reports
         .iter()

@@ -1,9 +1,12 @@
 //! `atom run` and `atom cache`: the program behaves as if it had been started directly.
 
+use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::common::{Folder, code_of, stderr};
 
@@ -163,6 +166,55 @@ fn signals_end_both() {
     assert_eq!(status.signal(), Some(libc::SIGTERM));
 }
 
+/// Number of the child with a name of a process.
+fn child_named(parent: u32, name: &str) -> i32 {
+    let start = Instant::now();
+    loop {
+        let list = format!("/proc/{parent}/task/{parent}/children");
+        let list = fs::read_to_string(list).expect("a list of its children");
+        let is_wanted = |pid: &&str| {
+            let found = fs::read_to_string(format!("/proc/{pid}/comm"));
+            found.unwrap_or_default().trim_end() == name
+        };
+        if let Some(pid) = list.split_whitespace().find(is_wanted) {
+            return pid.parse().expect("a number");
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "no {name}");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_second_signal_of_one_request_costs_no_report() {
+    let runs = Runs::new();
+    // A static program dies at once, and its watcher reports.
+    runs.folder.compile("still", PROGRAM, &["-O1", "-static"]);
+    let mut child = runs
+        .command(&["run", "-q", "icount", "--", "./still", "wait"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("atom runs");
+    let mut ready = [0; 6];
+    let mut stdout = child.stdout.take().expect("a pipe");
+    std::io::Read::read_exact(&mut stdout, &mut ready).expect("it is ready");
+    let program = child_named(child.id(), "still");
+    let watcher = child_named(child.id(), "atom-watcher");
+    // SAFETY: system calls on processes of ours.
+    let send = |pid: i32, signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    send(watcher, libc::SIGSTOP);
+    send(program, libc::SIGTERM);
+    let is_there = || fs::exists(format!("/proc/{program}")).expect("/proc is there");
+    while is_there() {
+        sleep(Duration::from_millis(1));
+    }
+    send(child.id() as i32, libc::SIGTERM);
+    sleep(Duration::from_millis(50));
+    send(watcher, libc::SIGCONT);
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.signal(), Some(libc::SIGTERM));
+    assert!(runs.folder.join("icount.out").exists());
+}
+
 #[test]
 fn a_signal_that_is_ignored_by_inheritance_is_passed_on() {
     let runs = Runs::new();
@@ -192,10 +244,10 @@ fn the_program_cannot_change_its_own_file() {
     for (name, flags) in [("dynamic", &["-O1"][..]), ("static", &["-O1", "-static"])] {
         runs.folder.compile(name, PROGRAM, flags);
         let path = format!("./{name}");
-        let before = std::fs::read(runs.folder.path().join(name)).expect("a file");
+        let before = fs::read(runs.folder.path().join(name)).expect("a file");
         let output = runs.run(&[&path, "own"]);
         assert_eq!(output.status.code(), Some(0), "{name} {}", stderr(&output));
-        let after = std::fs::read(runs.folder.path().join(name)).expect("a file");
+        let after = fs::read(runs.folder.path().join(name)).expect("a file");
         assert!(before == after, "{name}");
     }
 }
@@ -252,8 +304,8 @@ fn scripts_run_under_their_interpreter() {
     use std::os::unix::fs::PermissionsExt;
     let runs = Runs::new();
     let script = runs.folder.path().join("script");
-    std::fs::write(&script, "#!./app copy\n").expect("a script");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    fs::write(&script, "#!./app copy\n").expect("a script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a mode");
     let output = runs.run(&["./script"]);
     assert_eq!(stderr(&output), "done\n");
     let listed = runs.command(&["cache"]).output().expect("atom runs");
@@ -280,9 +332,9 @@ fn mistakes_are_told() {
     assert_eq!(runs.entries(), 0);
     // A cache that others could change is not used.
     let cache = runs.cache().join("atom");
-    let open = std::fs::Permissions::from_mode(0o777);
+    let open = fs::Permissions::from_mode(0o777);
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(&cache, open).expect("a mode");
+    fs::set_permissions(&cache, open).expect("a mode");
     fails(&["run", "icount", "--", "./app"], "others may write");
 }
 
@@ -296,7 +348,7 @@ fn libraries_are_counted_unless_the_program_alone_is_wanted() {
         all.extend(["--output", output, "--", "./app", "exit", "0"]);
         let ran = runs.command(&all).output().expect("atom runs");
         assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
-        std::fs::read_to_string(runs.folder.path().join(output)).expect("a report")
+        fs::read_to_string(runs.folder.path().join(output)).expect("a report")
     };
     let whole = report(&[], "whole.tsv");
     assert!(whole.contains("libc.so.6+0x"), "libc is counted");
@@ -311,9 +363,9 @@ fn a_second_run_instruments_nothing() {
     let runs = Runs::new();
     let changed = || {
         let entries = runs.cache().join("atom/entries");
-        let entry = std::fs::read_dir(entries).expect("entries").next();
+        let entry = fs::read_dir(entries).expect("entries").next();
         let app = entry.expect("one").expect("it is read").path().join("app");
-        std::fs::metadata(app)
+        fs::metadata(app)
             .expect("a bundle")
             .modified()
             .expect("a time")
@@ -368,7 +420,7 @@ fn reports_of_other_names_and_sizes_need_no_other_program() {
     // The profile says what the command line said.
     assert!(text("one.profile").contains("\"--top=2\""));
     // Nothing stays in the store.
-    let records = std::fs::read_dir(runs.cache().join("atom/records")).expect("records");
+    let records = fs::read_dir(runs.cache().join("atom/records")).expect("records");
     assert_eq!(records.count(), 0);
 }
 
@@ -389,7 +441,7 @@ fn a_program_that_cannot_start_is_told() {
     ];
     runs.folder.compile("linked", program, &link);
     assert_eq!(runs.run(&["./linked"]).status.code(), Some(42));
-    std::fs::remove_file(folder.join("libanswer.so")).expect("it is there");
+    fs::remove_file(folder.join("libanswer.so")).expect("it is there");
     let output = runs.run(&["./linked"]);
     assert_ne!(output.status.code(), Some(0));
     assert!(
@@ -419,7 +471,7 @@ fn a_program_that_cannot_start_is_told() {
         stderr(&output)
     );
     // Not a library: text.
-    std::fs::write(folder.join("libanswer.so"), "text").expect("it is written");
+    fs::write(folder.join("libanswer.so"), "text").expect("it is written");
     let output = runs.run(&["./linked"]);
     assert!(
         stderr(&output).contains("libanswer.so"),
@@ -477,7 +529,7 @@ int main(int argc, char **argv)
 
 /// The files of the folder whose names begin so.
 fn files(runs: &Runs, start: &str) -> Vec<String> {
-    let found = std::fs::read_dir(runs.folder.path()).expect("a folder");
+    let found = fs::read_dir(runs.folder.path()).expect("a folder");
     let names = found.map(|entry| entry.expect("an entry").file_name());
     let names = names.map(|name| name.into_string().expect("UTF-8"));
     let mut names: Vec<String> = names.filter(|name| name.starts_with(start)).collect();
@@ -526,7 +578,7 @@ int main(void) {
             .into_iter()
             .filter(|name| name != "icount.out")
         {
-            std::fs::remove_file(runs.folder.path().join(name)).expect("a file");
+            fs::remove_file(runs.folder.path().join(name)).expect("a file");
         }
         sums
     };
@@ -570,13 +622,13 @@ int main(void) {
     let command = ["run", "icount", "--", "./jit"];
     let output = runs.command(&command).output().expect("atom runs");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    std::fs::remove_file(
+    fs::remove_file(
         String::from_utf8(output.stdout.clone())
             .expect("UTF-8")
             .trim(),
     )
     .expect("a map");
-    let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let setting = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     if setting.is_ok_and(|level| level.trim().parse::<i32>().is_ok_and(|level| level > 2)) {
         // The kernel does not let users look at their own processes.
         return;
@@ -632,7 +684,7 @@ fn libraries_are_instrumented_when_they_are_opened() {
         let output = runs.command(&words).output().expect("atom runs");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "523372\n");
-        let report = std::fs::read_to_string(runs.folder.path().join("icount.out")).unwrap();
+        let report = fs::read_to_string(runs.folder.path().join("icount.out")).unwrap();
         let row = report.lines().find(|line| line.contains("opened.so+"));
         (row.map(str::to_owned), stderr(&output))
     };
@@ -642,7 +694,7 @@ fn libraries_are_instrumented_when_they_are_opened() {
         said.contains("loaded later and not instrumented: opened.so"),
         "{said}"
     );
-    std::fs::remove_dir_all(runs.cache()).unwrap();
+    fs::remove_dir_all(runs.cache()).unwrap();
     // When it is opened; the next run finds that in the cache. What is made again has it from the start.
     let (first, said) = report(&[]);
     assert!(!said.contains("not instrumented"), "{said}");
@@ -650,7 +702,7 @@ fn libraries_are_instrumented_when_they_are_opened() {
     let count = |row: &str| row.split_whitespace().next().unwrap().replace(',', "");
     assert!(count(&first).parse::<u64>().unwrap() > 10_000, "{first}");
     let entries = || {
-        std::fs::read_dir(runs.cache().join("atom/entries"))
+        fs::read_dir(runs.cache().join("atom/entries"))
             .unwrap()
             .count()
     };

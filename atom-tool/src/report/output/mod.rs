@@ -135,6 +135,13 @@ pub fn extend(template: &str, is_created: &mut bool, bytes: &[u8]) -> io::Result
         .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path().display())))
 }
 
+/// The files of this process have all their text. Somebody who has asked for them waits for that.
+pub(crate) fn all_written() {
+    if analysis_rt::is_snapshot() && analysis_rt::keeps_snapshots() {
+        record::all_written();
+    }
+}
+
 /// As [`create`], for a profile: `atom run` tells how to look at it.
 pub(crate) fn create_profile(template: &str) -> io::Result<File> {
     let path = path(template);

@@ -56,6 +56,11 @@ pub(super) fn summed(path: &Path) {
     leave(b'T', &of_process(path.as_os_str().as_bytes()));
 }
 
+/// A process has made the report that somebody asked for, and continues.
+pub(super) fn all_written() {
+    leave(b'D', &of_process(b""));
+}
+
 /// A path after the numbers of the process and of its parent.
 fn of_process(path: &[u8]) -> Vec<u8> {
     let parent = std::os::unix::process::parent_id();
