@@ -162,6 +162,22 @@ impl Process {
         text
     }
 
+    /// Waits until it has run its own code for 40 ms, however busy the machine is.
+    fn works(&self) {
+        let (start, before) = (Instant::now(), self.ticks());
+        while self.ticks() < before + 5 {
+            assert!(start.elapsed() < Duration::from_secs(120));
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Time in its own code, in units of 10 ms.
+    fn ticks(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let (_, after_name) = text.rsplit_once(')').unwrap();
+        after_name.split(' ').nth(12).unwrap().parse().unwrap()
+    }
+
     /// What it has mapped, without what grows.
     fn maps(&self) -> Vec<String> {
         let text = fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
@@ -378,6 +394,7 @@ fn another_command_asks_for_a_report_and_leaves() {
     let mut process = Process::start(&folder, &["rounds", MANY]);
     let pid = process.number();
     let command = entered(&folder, &pid);
+    process.works();
     let output = ctl(&folder, &pid, "report");
     assert!(output.status.success(), "{}", stderr(&output));
     let report = String::from_utf8(folder.read("icount.out.now")).unwrap();
@@ -396,11 +413,12 @@ fn another_command_asks_for_a_report_and_leaves() {
         let report = String::from_utf8(folder.read("icount.out.now")).unwrap();
         count(&report, "work")
     };
-    sleep(Duration::from_millis(50));
+    process.works();
     let off = counted();
+    process.works();
     assert_eq!(counted(), off);
     assert!(ctl(&folder, &pid, "on").status.success());
-    sleep(Duration::from_millis(50));
+    process.works();
     assert!(counted() > off);
     assert!(ctl(&folder, &pid, "detach").status.success());
     let output = command.wait_with_output().unwrap();
@@ -419,7 +437,7 @@ fn a_process_that_ends_meanwhile_is_reported() {
     folder.compile("rounds", ROUNDS, &["-O1"]);
     let mut process = Process::start(&folder, &["rounds", MANY]);
     let command = entered(&folder, &process.number());
-    sleep(Duration::from_millis(200));
+    process.works();
     process.0.kill().unwrap();
     let output = command.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -522,7 +540,7 @@ fn windows_by_the_time_are_as_in_a_run() {
     assert_eq!(process.maps(), before);
     let (report, [number, measured, whole]) = windows(&folder);
     assert_eq!(number, 1.0, "{report}");
-    assert!((0.2..0.5).contains(&measured), "{report}");
+    assert!((0.2..2.0).contains(&measured), "{report}");
     assert!((0.8..5.0).contains(&whole), "{report}");
     assert!(count(&report, "work") > 1000, "{report}");
     // Until somebody says that it is enough.
@@ -544,7 +562,7 @@ fn windows_by_the_time_are_as_in_a_run() {
     );
     assert!(ctl(&folder, &pid, "on").status.success());
     assert!(status(&folder, &pid).starts_with("on; measured: 1 window"));
-    sleep(Duration::from_millis(100));
+    process.works();
     for what in ["off", "detach"] {
         assert!(ctl(&folder, &pid, what).status.success());
     }
@@ -575,7 +593,8 @@ fn windows_at_places_have_what_runs_in_them() {
     let command = entered_with(&folder, &words, &pid, "as the program says; measured: ");
     let refused = ctl(&folder, &pid, "on");
     assert!(stderr(&refused).contains("itself"), "{}", stderr(&refused));
-    sleep(Duration::from_millis(300));
+    process.works();
+    process.works();
     assert!(ctl(&folder, &pid, "detach").status.success());
     assert!(command.wait_with_output().unwrap().status.success());
     assert_eq!(process.maps(), before);
