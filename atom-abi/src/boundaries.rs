@@ -1,7 +1,7 @@
 //! The table of instruction boundaries of an object: what the runtime needs to show signal handlers original
 //! addresses.
 //!
-//! The table is after the object's new text, by which it is found: its head has five 32-bit words, namely [`MARK`], the number
+//! The table is after the object's new text, by which it is found: its head has five 32-bit words, namely [`MARK`] or [`MARK_KEPT`], the number
 //! of procedures that moved, in all their versions, the distance from the start of the new text to the table in bytes, the offset of the
 //! *accesses* from the table's start, or 0 if there are none, and the number of the entry with which the version begins to which pads lead. An
 //! entry for each procedure of each version follows, and one more that ends them: the procedure's new start (minus the
@@ -32,6 +32,9 @@
 
 /// First word of the table.
 pub const MARK: u32 = 0x6f74_6e31;
+
+/// First word where tables of the program's own describe the new text, so handlers see addresses of the new text.
+pub const MARK_KEPT: u32 = 0x6f74_6e32;
 
 /// Size of the head in bytes.
 pub const HEAD: usize = 20;

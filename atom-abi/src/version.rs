@@ -1,8 +1,8 @@
 //! The interface's version, and the hash that reminds of it.
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 34;
+pub const INTERFACE_VERSION: u32 = 35;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0xeb3c_5180_522a_e6dc;
+pub const INTERFACE_HASH: u64 = 0x0961_3ffe_1459_be5a;

@@ -8,8 +8,8 @@ use atom_tests::atom::{self, Job};
 use atom_tests::check::Case;
 use atom_tests::source::{Source, Variant, go_build};
 
-/// Tools and their options. *predict* is left out: it delays the stops of a loop without calls by seconds (docs/go.md).
-const TOOLS: [(&str, &[&str]); 13] = [
+/// Tools and their options. A signal interrupts the routines of some nearly always, and a collection waits for the thread.
+const TOOLS: [(&str, &[&str]); 14] = [
     ("bbv", &["--interval", "1000000"]),
     ("branch", &[]),
     ("cache", &["--preset", "atom"]),
@@ -21,6 +21,7 @@ const TOOLS: [(&str, &[&str]); 13] = [
     ("inline", &[]),
     ("memtrace", &[]),
     ("mix", &[]),
+    ("predict", &[]),
     ("prof", &[]),
     ("reuse", &["--sample", "100"]),
 ];

@@ -2,7 +2,7 @@
 //!
 //! The kernel starts code of the runtime in front of the application's handler, on the same stack and with the same
 //! frame. This code replaces two addresses in the frame by those of the original program: the address of the
-//! interrupted instruction, and the address of a fault. Then the handler runs as if the kernel had started it. A signal that interrupts inserted code is [deferred] to the next
+//! interrupted instruction, and the address of a fault. A Go program, whose own tables describe the new text, sees the new ones. Then the handler runs as if the kernel had started it. A signal that interrupts inserted code is [deferred] to the next
 //! boundary of the application's instructions. When the handler returns, inserted code before the system call
 //! `rt_sigreturn`, or code in front of an unusual restorer, gives control back to the new text ([`returning`]): to the interrupted place, or to the
 //! address at which the handler wants to continue. All that has to be known then is in the frame, so a handler
@@ -23,7 +23,7 @@ use crate::lifecycle::actions::{Action, Context, SA_RESTORER};
 use crate::lifecycle::{deferred, faults};
 
 use crate::process::boundaries::{
-    Place, are_known, copy_of, is_overwritten, new_address, place_of,
+    Place, are_known, copy_of, is_kept, is_overwritten, new_address, place_of,
 };
 use crate::sys::registers::keeping_registers;
 
@@ -242,7 +242,7 @@ unsafe extern "C" fn arrive(
             && signal == libc::SIGSYS
             && let Place::Boundary(original) = place_of(call)
         {
-            if !is_overwritten(original, call) {
+            if !is_kept(call) && !is_overwritten(original, call) {
                 show(information, context, original + SYSCALL_SIZE);
             }
             return KNOWN[number].handler.load(Ordering::Relaxed);
@@ -254,6 +254,7 @@ unsafe extern "C" fn arrive(
                     return 0;
                 }
             }
+            Place::Boundary(_) if is_kept(context.address) => {}
             // The handler may decode the instruction. After a step of its own it rather compares the address.
             Place::Boundary(original)
                 if is_fault && !is_step && is_overwritten(original, context.address) => {}

@@ -4,7 +4,7 @@
 
 use core::ptr::with_exposed_provenance as pointer;
 
-use atom_abi::boundaries::{ENTRY, HEAD, MARK, Piece, Records};
+use atom_abi::boundaries::{ENTRY, HEAD, MARK, MARK_KEPT, Piece, Records};
 
 use crate::process::frames::is_tool;
 use crate::process::info;
@@ -43,8 +43,7 @@ struct Proc {
     records: u32,
 }
 
-/// True if the program has a table of its moved code, or no code that moved. Go's has none: Go's own tables describe the new text, and its
-/// scheduler signals threads until they are where these permit.
+/// True if the program has a table of its moved code, or no code that moved.
 pub(crate) fn are_known() -> bool {
     match process() {
         // SAFETY: `atom` wrote the tables, with an entry for each object.
@@ -94,7 +93,7 @@ impl Table {
             }
         };
         // SAFETY: `atom` wrote the table.
-        let is_table = unsafe { *pointer::<u32>(map as usize) } == MARK;
+        let is_table = [MARK, MARK_KEPT].contains(unsafe { &*pointer::<u32>(map as usize) });
         is_table.then_some(Self {
             at: map,
             image: base.wrapping_add(bias),
@@ -142,6 +141,11 @@ impl Table {
 /// What is at an address at which an instruction starts.
 pub(crate) fn place_of(address: u64) -> Place {
     located(address).0
+}
+
+/// True if the program's own tables describe the new text at an address, as Go's do: handlers see such an address as it is.
+pub(crate) fn is_kept(address: u64) -> bool {
+    Table::at(address).is_some_and(|table| table.contains(address) && table.word(0) == MARK_KEPT)
 }
 
 /// True if an address is a boundary at which inserted code starts.

@@ -20,8 +20,8 @@ pub(super) struct Moved<'a> {
     pub plan: &'a Plan,
     /// The versions in the order of their addresses.
     pub versions: &'a [&'a Layout],
-    /// False if the table has nothing but the accesses.
-    pub describes: bool,
+    /// First word of the table.
+    pub mark: u32,
 }
 
 /// The bytes of the table.

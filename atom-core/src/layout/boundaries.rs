@@ -5,9 +5,7 @@
 //! [`atom_abi::boundaries`] has the format. Most instructions are copied with their sizes, so a record covers
 //! all instructions up to the next inserted code or the next resized branch.
 
-use atom_abi::boundaries::{
-    BEFORE, BEHIND, ENTRY, HEAD, IS_OPEN, LONG_RUN, MARK, RUN_SHIFT, SKIPPED,
-};
+use atom_abi::boundaries::{BEFORE, BEHIND, ENTRY, HEAD, IS_OPEN, LONG_RUN, RUN_SHIFT, SKIPPED};
 use rayon::prelude::*;
 
 use crate::cfg::Cfg;
@@ -122,7 +120,7 @@ pub(super) fn table(moved: &Moved<'_>, address: u64) -> Vec<u8> {
             .with_max_len(AT_ONCE)
             .map(ProcId::from_index)
             .map(|p| {
-                if !layout.moved.contains(p) || !moved.describes {
+                if !layout.moved.contains(p) {
                     return Vec::new();
                 }
                 let own = layout.insertions(plan, p);
@@ -142,7 +140,7 @@ pub(super) fn table(moved: &Moved<'_>, address: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(accesses_at + accesses.len());
     let mut put = |words: &[u32]| words.iter().for_each(|w| bytes.extend(w.to_le_bytes()));
     put(&[
-        MARK,
+        moved.mark,
         entries.len() as u32,
         address.wrapping_sub(start) as u32,
         if accesses.is_empty() {

@@ -1,5 +1,7 @@
 //! An object with its plan and every new address of it.
 
+use atom_abi::boundaries::{MARK, MARK_KEPT};
+
 use crate::analysis::AnalysisImage;
 use crate::cfg::Object;
 use crate::error::{ErrorKind, Result};
@@ -115,7 +117,11 @@ fn finish(layout: &mut Layout, object: &Object<'_>, plan: &Plan) -> Result<Optio
             plan,
             versions: &all,
             // Go's own tables describe the new text.
-            describes: object.unwind.go.is_none(),
+            mark: if object.unwind.go.is_none() {
+                MARK
+            } else {
+                MARK_KEPT
+            },
         };
         let address = cursor.next_multiple_of(8);
         let table = boundaries::table(&moved, address);
