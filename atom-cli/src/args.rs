@@ -61,7 +61,7 @@ pub enum Command {
     #[command(hide = true)]
     Man(crate::generate::Man),
     /// List or clear the programs that `atom run` keeps
-    Cache(crate::cache::Cache),
+    Kept(crate::list_kept::Kept),
     /// Show how a program is understood: its procedures, blocks and instructions
     Show(viewer::show::Show),
     /// Show source and instructions of procedures with the counts of a profile
@@ -86,7 +86,7 @@ pub enum Command {
 const GROUPS: [(&str, &str); 4] = [
     (
         "Run and look after tools",
-        "run attach valgrind ctl tools new cache",
+        "run attach valgrind ctl tools new kept",
     ),
     (
         "Look at programs and results",

@@ -9,7 +9,6 @@
 
 mod args;
 mod attach;
-mod cache;
 mod choices;
 mod cleanup;
 mod clocks;
@@ -17,6 +16,7 @@ mod closure;
 mod debugger;
 mod debuginfod;
 mod describe;
+mod disk;
 mod doctor;
 mod driver;
 mod events;
@@ -26,6 +26,7 @@ mod generate;
 mod help;
 mod job;
 mod kept;
+mod list_kept;
 mod message;
 mod misread;
 mod proc_stat;
@@ -98,7 +99,7 @@ fn main() -> ExitCode {
         }
         Some(args::Command::Man(man)) => generate::man(man, args::Args::command()).map(done),
         Some(args::Command::Ctl(ctl)) => run::ctl::run(ctl).map(done),
-        Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
+        Some(args::Command::Kept(kept)) => list_kept::run(kept).map(done),
         Some(args::Command::Show(show)) => show_program(show).map(done),
         Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
@@ -134,20 +135,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// Refuses a program that is not there and has nearly the name of a command.
+/// Refuses a program that is not there and has the name of a tool, or nearly the name of a command.
 fn no_mistyped_command(run: &choices::Run) -> atom_core::Result<()> {
     let app = run.app.as_deref().filter(|app| !app.exists());
     let Some(name) = app.and_then(|app| app.to_str()) else {
         return Ok(());
     };
+    let fail = |advice: String| {
+        let error = atom_core::Error::usage(format!("there is no program {name}"));
+        Err(error.advice(advice))
+    };
+    if !name.contains('/') && find::named_tool(name).is_ok() {
+        return fail(format!(
+            "run a program with the tool: `atom run {name} -- PROGRAM`"
+        ));
+    }
     let command = args::Args::command();
     let commands = command.get_subcommands().filter(|c| !c.is_hide_set());
     let commands: Vec<String> = commands.map(|c| c.get_name().to_owned()).collect();
     match find::alike(name, &commands) {
-        Some(command) => Err(
-            atom_core::Error::usage(format!("there is no program {name}"))
-                .advice(format!("did you mean the command `atom {command}`?")),
-        ),
+        Some(command) => fail(format!("did you mean the command `atom {command}`?")),
         None => Ok(()),
     }
 }

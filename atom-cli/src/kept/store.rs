@@ -62,7 +62,7 @@ pub struct Entry {
     _lock: File,
 }
 
-/// An entry as `atom cache` lists it.
+/// An entry as `atom kept` lists it.
 #[derive(Debug)]
 pub struct Listed {
     /// Its folder.
@@ -431,7 +431,7 @@ fn remove(folder: &Path) {
 fn fail(error: &std::io::Error, file: &Path) -> Error {
     let advice = match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            "the disk is full: `atom cache --clear` removes what is kept"
+            "the disk is full: `atom kept --clear` removes what is kept"
         }
         std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
             "set XDG_CACHE_HOME to a folder that can be written"

@@ -60,6 +60,7 @@ fn mistyped_commands() {
     ];
     folder.fails(&["rport", "x"], &needles);
     folder.fails(&["rport"], &needles);
+    folder.fails(&["icount"], &["help: ", "`atom run icount -- PROGRAM`"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `atom cache`: what `atom run` keeps between runs.
+//! `atom kept`: what `atom run` keeps between runs.
 
 use std::time::SystemTime;
 
@@ -8,16 +8,16 @@ use clap::Args;
 use crate::kept::store::{Listed, Store};
 use crate::message::number;
 
-/// Arguments of `atom cache`.
+/// Arguments of `atom kept`.
 #[derive(Args)]
-pub struct Cache {
+pub struct Kept {
     /// Remove all that is not in use
     #[arg(long)]
     pub clear: bool,
 }
 
-/// Runs `atom cache`.
-pub fn run(args: &Cache) -> Result<()> {
+/// Runs `atom kept`.
+pub fn run(args: &Kept) -> Result<()> {
     let store = Store::open()?;
     if args.clear {
         let removed = store.trim(0)?;
