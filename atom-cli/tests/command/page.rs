@@ -358,6 +358,8 @@ fn miss_ratios_are_a_curve() {
                 {"name": "cache", "type": "bytes", "role": "key", "values": sizes},
                 {"name": "misses", "type": "count", "role": "measure", "sum": "add", "values": sizes},
                 {"name": "miss %", "type": "ratio", "role": "measure", "sum": "none", "values": shares},
+                {"name": "misses 1K", "type": "count", "role": "measure", "sum": "add", "values": sizes},
+                {"name": "misses 32M", "type": "count", "role": "measure", "sum": "add", "values": sizes},
             ]}]);
             profile
         },
@@ -365,6 +367,7 @@ fn miss_ratios_are_a_curve() {
         const number = (e, name) => Number(e.getAttribute(name));
         return { points: [...document.querySelectorAll(".curve .point")].map((p) =>
             [number(p, "data-bytes"), number(p, "data-misses"), number(p, "cx"), number(p, "cy")]),
+            marks: [...document.querySelectorAll(".curve .mark")].map((m) => [number(m, "data-cache"), number(m, "x1")]),
             title: one(".curve .point").textContent };
         "##,
     ) else {
@@ -373,6 +376,10 @@ fn miss_ratios_are_a_curve() {
     let points: Vec<[f64; 4]> = serde_json::from_value(found["points"].clone()).unwrap();
     assert_eq!(points.len(), 10);
     assert_eq!(found["title"], "64 B: 64.00 % of the references miss");
+    // Of the caches whose misses are known, those on the axis are marked.
+    let marks: Vec<[f64; 2]> = serde_json::from_value(found["marks"].clone()).unwrap();
+    assert_eq!(marks.len(), 1, "{marks:?}");
+    assert!(marks[0][0] == 1024.0 && (marks[0][1] - points[4][2]).abs() < 0.02);
     let (first, last) = (points[0], points[9]);
     for (n, point) in points.iter().enumerate() {
         assert_eq!([point[0], point[1]], [sizes[n] as f64, shares[n]]);

@@ -380,16 +380,15 @@ int main(int argc, char **argv) { printf(\"%ld\\n\", work(50000L * argc)); }
         let program = place.join("app");
         let named = runs.folder.join(&format!("app-{folder}"));
         std::fs::rename(program, &named).unwrap();
-        let words = [
-            "run",
-            "-q",
-            "cover",
-            "--counts",
-            "--profile",
-            &format!("{folder}.profile"),
-        ];
-        let run = runs.folder.command(&words).arg("--").arg(named).output();
-        assert!(run.unwrap().stderr.is_empty());
+        for (tool, name) in [
+            (&["cover", "--counts"][..], "profile"),
+            (&["calltree"], "tree"),
+        ] {
+            let file = format!("{folder}.{name}");
+            let words = [&["run", "-q"], tool, &["--profile", &file, "--"]].concat();
+            let run = runs.folder.command(&words).arg(&named).output();
+            assert!(run.unwrap().stderr.is_empty());
+        }
     };
     build("old", "work.constprop.0", "");
     build("new", "work.isra.1", "int more(void) { return 1; }\n");
@@ -399,6 +398,12 @@ int main(int argc, char **argv) { printf(\"%ld\\n\", work(50000L * argc)); }
         assert!(!text.contains("work"), "{unit}: {text}");
         assert!(!text.contains("source.c"), "{unit}: {text}");
     }
+    let rows = runs.csv(&["diff", "old.tree", "new.tree", "--by", "path", "--top", "0"]);
+    let text = format!("{rows:?}");
+    assert!(!text.contains("work"), "{text}");
+    // By their own names the procedures differ.
+    let rows = runs.csv(&["old.tree", "--table", "call paths"]);
+    assert!(format!("{rows:?}").contains("main;work.constprop.0"));
     let text = runs.report(&["diff", "old.profile", "new.profile"]);
     assert!(text.contains("app-new: other builds, matched by"), "{text}");
     assert!(text.contains("/app-old -> "), "{text}");

@@ -73,7 +73,10 @@ fn head(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
         .map(|(fact, _)| columns(fact.name))
         .max();
     let values: Vec<_> = report.facts.iter().map(|(_, value)| show(value)).collect();
-    let value_width = values.iter().map(|value| columns(value)).max();
+    let is_number = |cell: &Cell| !matches!(cell, Cell::Text(_));
+    let numbers = report.facts.iter().zip(&values);
+    let numbers = numbers.filter(|((_, cell), _)| is_number(cell));
+    let value_width = numbers.map(|(_, value)| columns(value)).max();
     let (names, values_wide) = (name_width.unwrap_or(0), value_width.unwrap_or(0));
     for ((fact, cell), value) in report.facts.iter().zip(&values) {
         let name = fact.name;

@@ -17,6 +17,7 @@ use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::simulate::batched::{Batched, Noted};
 use atom_tool::simulate::batches::Item;
+use atom_tool::simulate::geometry::{MOST_SIZES, Sizes, short_size};
 
 use data::{Image, Memory, Variable};
 use thread::Run;
@@ -49,13 +50,16 @@ plain_data! {
     pub struct Settings {
         /// Binary logarithm of a line's size.
         line: u32,
-        _unused: u32,
+        /// Key of the text that names the sizes of caches and says what they come from.
+        origin: u32,
         sample: u64,
         interval: u64,
         /// Address of the program's first byte in its file.
         start: u64,
         /// Size of the program in memory.
         size: u64,
+        /// Sizes of caches in bytes, 0 after the last one.
+        caches: [u64; MOST_SIZES],
         /// The calls of an allocator are seen.
         sees_heap: bool,
         /// What libraries allocate is not seen.
@@ -65,6 +69,23 @@ plain_data! {
 }
 
 atom_tool::batched_references!(thread::slow);
+
+/// A cache for whose misses the tables by procedure and by data have a column.
+pub struct Cache {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The column's name.
+    pub name: &'static str,
+}
+
+impl Cache {
+    /// A cache of this size.
+    pub fn of(bytes: u64) -> Self {
+        // There are few, and they live to the end of the process.
+        let name = format!("misses {}", short_size(bytes)).leak();
+        Self { bytes, name }
+    }
+}
 
 #[analysis(uninterrupted)]
 fn begin(
@@ -89,6 +110,12 @@ fn begin(
         line: settings.line,
         sample: settings.sample,
         interval: settings.interval,
+        caches: settings
+            .caches
+            .iter()
+            .filter(|size| **size != 0)
+            .map(|size| Cache::of(*size))
+            .collect(),
     });
 }
 
@@ -102,8 +129,10 @@ fn report(files: Files, program: Str, settings: Record<Settings>, all: AllThread
         (true, true) => "what libraries allocate for themselves, and their references: `atom run` sees them",
         (true, false) => "",
     };
+    let caches = names.get(settings.origin).to_owned();
     let places = report::Places { sites, procs, calls, names };
-    report::write(files, &program, run, all, &places, unseen);
+    let facts = [("caches", caches), ("not seen", unseen.to_owned())];
+    report::write(files, &program, run, all, &places, facts);
 }
 
 /// A name as reports have it: with the object in front, unless it is the program.
@@ -191,6 +220,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let sample = options.size("--sample")?;
     let interval = options.given_size("--interval")?.unwrap_or(0);
     let callers = options.size("--callers")?;
+    let caches = Sizes::from_options(&options)?;
     let named = allocations::named(&options.values("--alloc")?, &options.values("--free")?)?;
     options.finish()?;
     if !line.is_power_of_two() || line > MOST_LINE {
@@ -220,16 +250,24 @@ fn instrument(program: &Program, args: &Args) -> Result {
     });
     let heap = allocators::add(program, noted.buffer, &named, callers)?;
     let mut names = StringList::new();
+    let short: Vec<String> = caches.bytes.iter().map(|size| short_size(*size)).collect();
+    let origin = names.push(&format!("{}: {}", short.join(", "), caches.origin));
+    let mut sizes = [0; MOST_SIZES];
+    sizes
+        .iter_mut()
+        .zip(&caches.bytes)
+        .for_each(|(to, from)| *to = *from);
     let variables = variables(program, &mut names);
     let program_range = program.objects().next().map(|object| object.range());
     let range = program_range.unwrap_or_default();
     let settings = Settings {
         line: line.trailing_zeros(),
-        _unused: 0,
+        origin,
         sample,
         interval,
         start: range.start,
         size: range.end - range.start,
+        caches: sizes,
         sees_heap: heap.is_known,
         has_unseen: heap.has_unseen,
         _unused_too: [0; 6],

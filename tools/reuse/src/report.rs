@@ -12,13 +12,6 @@ use crate::heap::{self, Origin};
 use crate::histogram::{self, BINS, Histogram};
 use crate::thread::{self, Counts, Interval, PARTS, Run};
 
-/// Sizes of caches, in bytes, for which tables by procedure and by data have columns, and the columns' names.
-const SIZES: [(u64, &str); 3] = [
-    (32 << 10, "misses 32K"),
-    (1 << 20, "misses 1M"),
-    (32 << 20, "misses 32M"),
-];
-
 /// An interval of a thread.
 struct Set {
     thread: u64,
@@ -36,14 +29,14 @@ pub struct Places {
     pub names: Strings,
 }
 
-/// Writes all files. `unseen` says which part of the heap is not seen.
+/// Writes all files. `facts_known` are names and texts of facts that are known beforehand; empty ones are left out.
 pub fn write(
     files: Files,
     program: &str,
     run: &Run,
     all: AllThreads<NoteBuffer>,
     places: &Places,
-    unseen: &'static str,
+    facts_known: [(&'static str, String); 2],
 ) {
     let mut counts = Counts::new();
     let mut rows = Vec::new();
@@ -62,8 +55,8 @@ pub fn write(
     });
     let mut report = Report::new("reuse", program);
     facts(&mut report, run, &counts, threads);
-    if !unseen.is_empty() {
-        report.fact("not seen", unseen);
+    for (name, text) in facts_known.into_iter().filter(|fact| !fact.1.is_empty()) {
+        report.fact(name, text);
     }
     ratios(&mut report, run, &counts);
     procedures(&mut report, run, &counts, places.sites);
@@ -181,13 +174,14 @@ fn histogram_powers(histogram: &Histogram) -> u32 {
 }
 
 /// The columns of tables by procedure and by data.
-fn columns() -> Vec<Column> {
+fn columns(run: &Run) -> Vec<Column> {
     let mut columns = vec![
         Column::count("references", "references"),
         Column::share("%", "references"),
         Column::count("first touches", "references"),
     ];
-    columns.extend(SIZES.map(|(_, name)| Column::count(name, "references")));
+    let caches = run.caches.iter();
+    columns.extend(caches.map(|cache| Column::count(cache.name, "references")));
     columns
 }
 
@@ -198,8 +192,8 @@ fn cells(histogram: &Histogram, run: &Run, total: u64) -> Vec<Cell> {
         Cell::percent(references, total),
         histogram.first.into(),
     ];
-    for (size, _) in SIZES {
-        cells.push(histogram.misses((size >> run.line).max(1)).into());
+    for cache in &run.caches {
+        cells.push(histogram.misses((cache.bytes >> run.line).max(1)).into());
     }
     cells
 }
@@ -208,7 +202,7 @@ fn cells(histogram: &Histogram, run: &Run, total: u64) -> Vec<Cell> {
 const SORTED: usize = 3;
 
 fn procedures(report: &mut Report, run: &Run, counts: &Counts, sites: Sites) {
-    let mut columns = columns();
+    let mut columns = columns(run);
     columns.extend([
         Column::address("pc"),
         Column::place("line"),
@@ -323,7 +317,7 @@ fn rows_of_data(run: &Run, counts: &Counts, places: &Places) -> BTreeMap<String,
 }
 
 fn data(report: &mut Report, run: &Run, counts: &Counts, places: &Places) {
-    let mut columns = columns();
+    let mut columns = columns(run);
     columns.extend([
         Column::count("blocks", "blocks"),
         Column::bytes("size"),

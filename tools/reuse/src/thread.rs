@@ -11,7 +11,7 @@ use atom_tool::{AllThreads, Array, PerThread, Uninterrupted, repeated};
 use crate::data::{Data, Memory};
 use crate::histogram::Histogram;
 use crate::stack::{Stack, mixed};
-use crate::{Group, Part};
+use crate::{Cache, Group, Part};
 
 /// Size of a thread's buffer of notes in bytes: small enough for a processor's second cache.
 const SIZE: usize = 128 << 10;
@@ -30,6 +30,8 @@ pub struct Run {
     pub sample: u64,
     /// Number of references of an interval; 0 for none.
     pub interval: u64,
+    /// The caches for whose misses tables have columns.
+    pub caches: Vec<Cache>,
 }
 
 // SAFETY: all of it is data that never changes, or that is replaced as a whole.

@@ -45,6 +45,65 @@ pub struct Geometry {
     pub origin: String,
 }
 
+/// Sizes of caches for which a report has columns.
+pub struct Sizes {
+    /// In bytes, ascending, each once.
+    pub bytes: Vec<u64>,
+    /// What they come from, for reports.
+    pub origin: String,
+}
+
+/// Largest number of [`Sizes`].
+pub const MOST_SIZES: usize = 4;
+
+impl Sizes {
+    /// The sizes that the option `--caches` names, separated by commas; without it those of this machine's caches of data.
+    ///
+    /// # Errors
+    /// The message says what is wrong with the option.
+    pub fn from_options(options: &Options<'_>) -> Result<Self> {
+        let (mut sizes, origin) = match (options.value("--caches")?, Machine::find()) {
+            (Some(text), _) => (named_sizes(text)?, "--caches".into()),
+            (None, Some(machine)) => (machine.sizes(), machine.origin()),
+            (None, None) => (
+                vec![32 << 10, 1 << 20, 32 << 20],
+                "usual ones, since neither Linux nor the processor tells this machine's".into(),
+            ),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok(Self {
+            bytes: sizes,
+            origin,
+        })
+    }
+}
+
+/// The value of `--caches`.
+fn named_sizes(text: &str) -> Result<Vec<u64>> {
+    let sizes: Option<Vec<u64>> = text.split(',').map(bytes).collect();
+    match sizes {
+        Some(sizes) if sizes.len() <= MOST_SIZES => Ok(sizes),
+        _ => {
+            let message = format!(
+                "--caches takes up to {MOST_SIZES} sizes, such as 48k,2m,32m, not `{text}`"
+            );
+            Err(WrongOption::new(message).into())
+        }
+    }
+}
+
+/// A size with the prefix of a power of 1,024: `48K`, `2M`.
+pub fn short_size(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let unit = units
+        .iter()
+        .find(|(power, _)| bytes.trailing_zeros() >= *power);
+    unit.map_or(bytes.to_string(), |(power, unit)| {
+        format!("{}{unit}", bytes >> power)
+    })
+}
+
 /// What a preset means: size, ways and size of a line of each level, and what they come from.
 struct Chosen {
     first: [u64; 3],
@@ -183,6 +242,7 @@ struct Level {
 struct Machine {
     first: [u64; 3],
     second: Option<[u64; 3]>,
+    third: Option<[u64; 3]>,
     by: &'static str,
 }
 
@@ -199,8 +259,19 @@ impl Machine {
         Some(Self {
             first: at(1)?,
             second: at(2),
+            third: at(3),
             by,
         })
+    }
+
+    /// Sizes in bytes of all levels.
+    fn sizes(&self) -> Vec<u64> {
+        let further = [self.second, self.third].into_iter().flatten();
+        [self.first]
+            .into_iter()
+            .chain(further)
+            .map(|c| c[0])
+            .collect()
     }
 
     fn origin(&self) -> String {
@@ -278,6 +349,14 @@ mod tests {
         assert_eq!((bytes("0"), bytes("k"), bytes("1kk")), (None, None, None));
         assert_eq!(parsed("1m,16,64").unwrap(), [1 << 20, 16, 64]);
         assert!(parsed("1m,16").is_err());
+        assert_eq!(named_sizes("48k,2M,100").unwrap(), [48 << 10, 2 << 20, 100]);
+        assert!(
+            ["", "1x", "1,2,3,4,5"]
+                .iter()
+                .all(|t| named_sizes(t).is_err())
+        );
+        let short = [48 << 10, 1280 << 10, 32 << 20, 3 << 30, 100].map(short_size);
+        assert_eq!(short, ["48K", "1280K", "32M", "3G", "100"]);
     }
 
     #[test]
@@ -298,6 +377,7 @@ mod tests {
             ["1", "Data", "32K", "8", "64"],
             ["1", "Instruction", "64K", "4", "64"],
             ["2", "Unified", "512K", "8", "64"],
+            ["3", "Unified", "32768K", "16", "64"],
         ];
         let names = [
             "level",
@@ -318,6 +398,7 @@ mod tests {
         let machine = Machine::of(&levels, "test").unwrap();
         assert_eq!(machine.first, [32 << 10, 8, 64]);
         assert_eq!(machine.second, Some([512 << 10, 8, 64]));
+        assert_eq!(machine.sizes(), [32 << 10, 512 << 10, 32 << 20]);
         assert!(Machine::of(&levels[1..], "test").is_none());
     }
 }

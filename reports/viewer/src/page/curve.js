@@ -25,6 +25,14 @@ function binary(bytes) {
   return `${Number((bytes / 2 ** (10 * power)).toPrecision(4))} ${["", "Ki", "Mi", "Gi", "Ti"][power]}B`;
 }
 
+// Sizes of the caches whose misses tables have in columns such as `misses 48K`.
+function marks(model) {
+  const power = { "": 0, K: 10, M: 20, G: 30 };
+  const names = model.tables.flatMap((table) => table.columns.map((column) => column.name));
+  const sizes = names.map((name) => /^misses (\d+)([KMG]?)$/.exec(name)).filter(Boolean);
+  return [...new Set(sizes.map(([, number, unit]) => number * 2 ** power[unit]))];
+}
+
 function drawCurve(model, table) {
   const [cache, ratio] = ["cache", "miss %"].map((name) => model.column(table, name));
   if (cache?.type !== "bytes" || !ratio) return;
@@ -46,6 +54,12 @@ function drawCurve(model, table) {
   for (let power = Math.ceil(low); power <= high; power += each) {
     line(x(2 ** power), CURVE.top, x(2 ** power), bottom);
     text(binary(2 ** power), x(2 ** power), bottom + 16, "middle");
+  }
+  // The caches of which the profile has misses: this machine's, unless the user named others.
+  for (const bytes of marks(model).filter((size) => size > points[0].bytes && Math.log2(size) <= high)) {
+    const at = x(bytes);
+    picture.append(vector("line", { class: "mark", x1: at, y1: CURVE.top, x2: at, y2: bottom, "data-cache": bytes }));
+    text(binary(bytes), at + 3, CURVE.top + 10, "start", "mark-name");
   }
   text("size of a fully associative cache", (CURVE.left + right) / 2, CURVE.height - 6, "middle", "axis");
   const path = points.map((p) => `${x(p.bytes).toFixed(1)},${y(p.misses).toFixed(1)}`).join(" ");

@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use atom_core::{Error, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use profile::{By, Profile, Readers, Role, Sum, Type, Value};
 
+use super::export::CALL_PATHS;
 use super::grid::{Cell, Grid, Head};
 use super::spots::Unit;
 use super::{group, print};
@@ -42,7 +43,7 @@ pub struct Diff {
     top: usize,
     /// Put the measures together by this, and compare the sums
     #[arg(long, value_enum, value_name = "UNIT")]
-    by: Option<Unit>,
+    by: Option<Grouping>,
     /// Exit with code 1 if a fact or a row grew by more than this
     #[arg(long, value_name = "PERCENT")]
     fail_above: Option<f64>,
@@ -62,6 +63,34 @@ pub struct Diff {
     html: Option<PathBuf>,
     #[command(flatten)]
     width: Width,
+}
+
+/// What rows are put together by.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+enum Grouping {
+    Object,
+    Procedure,
+    Function,
+    File,
+    Line,
+    Instruction,
+    /// Whole stacks of calls, which *calltree* has.
+    Path,
+}
+
+impl Grouping {
+    /// The unit of places of the code; `None` for paths.
+    fn unit(self) -> Option<Unit> {
+        Some(match self {
+            Self::Object => Unit::Object,
+            Self::Procedure => Unit::Procedure,
+            Self::Function => Unit::Function,
+            Self::File => Unit::File,
+            Self::Line => Unit::Line,
+            Self::Instruction => Unit::Instruction,
+            Self::Path => return None,
+        })
+    }
 }
 
 /// The name of the table of facts.
@@ -219,8 +248,11 @@ struct Compared {
 
 /// The tables that both profiles have, or the measures that are put together as the user wants.
 fn pairs(args: &Diff, both: [&Profile; 2]) -> Result<Vec<[Compared; 2]>> {
-    if let Some(unit) = args.by {
+    if let Some(grouping) = args.by {
         let [a, b] = both.map(|profile| {
+            let Some(unit) = grouping.unit() else {
+                return paths(profile);
+            };
             let (grid, notes) = group::by(profile, unit, args.table.as_deref(), None)?;
             notes.iter().for_each(|text| note(text));
             Ok(Compared {
@@ -245,6 +277,18 @@ fn pairs(args: &Diff, both: [&Profile; 2]) -> Result<Vec<[Compared; 2]>> {
     };
     let wanted = both[0].tables.iter().filter(is_wanted);
     Ok(wanted.filter_map(partner).collect())
+}
+
+/// The stacks of calls of a profile.
+fn paths(profile: &Profile) -> Result<Compared> {
+    let Some(table) = profile.table(CALL_PATHS) else {
+        let reason = format!("{} has no call paths", profile.tool);
+        return Err(Error::new("comparing", reason).advice("calltree has them"));
+    };
+    Ok(Compared {
+        grid: Grid::of(profile, table),
+        by: table.by,
+    })
 }
 
 fn heads(keys: Vec<Head>) -> Vec<Head> {
@@ -326,8 +370,9 @@ fn rows(profile: &Profile, table: &Compared, names: &Names, args: &Diff) -> Opti
         .filter(|i| is_shown(&grid.heads[*i]))
         .collect();
     // There a label says how many functions or procedures a row has.
-    let is_named_by_labels = !matches!(args.by, Some(Unit::Function | Unit::Line));
+    let is_named_by_labels = !matches!(args.by, Some(Grouping::Function | Grouping::Line));
     let firsts = first_lines(grid, &shown);
+    let is_path = grid.name == CALL_PATHS;
     let mut rows: BTreeMap<Vec<String>, (f64, Vec<Cell>)> = BTreeMap::new();
     for row in &grid.rows {
         let object = shown.iter().find_map(|i| match &row[*i] {
@@ -358,7 +403,11 @@ fn rows(profile: &Profile, table: &Compared, names: &Names, args: &Diff) -> Opti
                 (Cell::Address(_, at), true) if !is_other => key.push(format!("{at:#x}")),
                 (Cell::Address(..), _) => {}
                 (cell, is_key) if is_key || is_other && is_text && is_named_by_labels => {
-                    key.push(common(cell, profile, names, is_other));
+                    key.push(if is_path {
+                        common_path(&cell.plain(profile), names)
+                    } else {
+                        common(cell, profile, names, is_other)
+                    });
                 }
                 _ => {}
             }
@@ -436,6 +485,27 @@ fn common(cell: &Cell, profile: &Profile, names: &Names, is_other: bool) -> Stri
         None if is_other => partners::procedure(&text).to_owned(),
         None => text,
     }
+}
+
+/// A stack of calls as both profiles have it: each of its procedures as [`common`] has it.
+fn common_path(path: &str, names: &Names) -> String {
+    let frame = |frame: &str| {
+        let (object, procedure) = frame.split_once(':').unwrap_or(("", frame));
+        let (object, procedure) = match (names.of_name(object), names.object(0)) {
+            (Some(object), _) => (object, procedure),
+            // Procedures of the program have no object in front.
+            (None, Some(program)) => (program, frame),
+            (None, None) => return frame.to_owned(),
+        };
+        let (name, is_other) = object;
+        let procedure = if *is_other {
+            partners::procedure(procedure)
+        } else {
+            procedure
+        };
+        format!("{name}:{procedure}")
+    };
+    path.split(';').map(frame).collect::<Vec<_>>().join(";")
 }
 
 /// The rows that differ, with the largest change first; the numbers of rows without a partner; the sum of the values

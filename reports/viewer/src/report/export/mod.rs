@@ -15,6 +15,7 @@ use clap::ValueEnum;
 use profile::Profile;
 
 use super::spots::{self, Spot, Spots, Unit};
+pub use stacks::CALL_PATHS;
 
 /// Bytes of a file, and what could not be found out.
 type Made = Result<(Vec<u8>, Vec<String>)>;

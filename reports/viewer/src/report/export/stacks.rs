@@ -19,7 +19,7 @@ use super::{Made, tree, written};
 type Frame = (String, String);
 
 /// The table of exact stacks, which *calltree* writes: procedures with `;` between them, the outermost first.
-const CALL_PATHS: &str = "call paths";
+pub const CALL_PATHS: &str = "call paths";
 
 /// The stacks of a profile.
 struct Stacks {
