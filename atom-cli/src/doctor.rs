@@ -1,14 +1,13 @@
 //! `atom doctor`: what this machine and its kernel allow, and what each lack costs.
 
-use std::ffi::CString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atom_core::Result;
 use clap::Args;
 use events::Source;
 
+use crate::disk::{free_space, is_writable};
 use crate::find;
 use crate::kept::store::Store;
 use crate::message::number;
@@ -110,7 +109,7 @@ fn cache() -> Finding {
         megabytes(free),
         megabytes(limit)
     );
-    let cost = "instrumented programs take 10 to 500 MB each: make space, or set XDG_CACHE_HOME to a folder elsewhere; `atom cache --clear` removes those that are kept";
+    let cost = "instrumented programs take 10 to 500 MB each: make space, or set XDG_CACHE_HOME to a folder elsewhere; `atom kept --clear` removes those that are kept";
     Finding::new("cache", found, (free < 1_000_000_000).then_some(cost))
 }
 
@@ -209,29 +208,6 @@ fn names() -> Finding {
     let cost = "procedures of stripped programs have addresses for names: install debug packages such as libc6-dbg, or set DEBUGINFOD_URLS";
     let is_none = !has_files && servers.is_empty();
     Finding::new("debug files", found, is_none.then_some(cost))
-}
-
-/// Bytes that may still be written to the file system of a folder.
-fn free_space(folder: &Path) -> u64 {
-    let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else {
-        return 0;
-    };
-    // SAFETY: numbers, which the kernel fills in.
-    let mut system: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel reads a string and writes a record, which live across the call.
-    let done = unsafe { libc::statvfs(path.as_ptr(), &raw mut system) };
-    if done == 0 {
-        system.f_bavail * system.f_frsize
-    } else {
-        0
-    }
-}
-
-/// True if files can be made in a folder.
-fn is_writable(folder: &Path) -> bool {
-    let path = CString::new(folder.as_os_str().as_bytes());
-    // SAFETY: the kernel reads a string, which lives across the call.
-    path.is_ok_and(|path| unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } == 0)
 }
 
 fn megabytes(bytes: u64) -> String {

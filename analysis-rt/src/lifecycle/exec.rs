@@ -10,7 +10,7 @@ use core::ffi::c_char;
 use crate::c::environment::getenv;
 use crate::c::string::strlen;
 use crate::lifecycle::{end, watcher};
-use crate::process::dispatch;
+use crate::process::{dispatch, note, told};
 use crate::sys::call::syscall;
 
 /// The file to execute is given by its path.
@@ -39,8 +39,24 @@ pub unsafe extern "C" fn exec(file: *const c_char, how: usize) {
     };
     if may_succeed {
         // SAFETY: the caller's promise.
-        unsafe { prepare() };
+        unsafe {
+            prepare();
+            if how == BY_PATH && told::follow().is_none() {
+                note_name(file);
+            }
+        }
     }
+}
+
+/// Leaves a note that the process becomes a program that nobody follows. A report of the process after the note means that it has not.
+///
+/// # Safety
+/// The path can be read.
+unsafe fn note_name(path: *const c_char) {
+    const BECOMES: u8 = b'B';
+    // SAFETY: the caller's promise.
+    let name = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
+    note::leave_of_process(BECOMES, &[name]);
 }
 
 /// Ends the runtime, for the time being, as the process becomes another program now.

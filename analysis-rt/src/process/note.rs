@@ -7,7 +7,7 @@
 use core::mem::MaybeUninit;
 
 use crate::process::{run, told};
-use crate::sys::call::syscall;
+use crate::sys::call::{getpid, syscall};
 use crate::sys::decimal::{self, Decimal};
 
 /// Size in bytes of the longest path of a record.
@@ -33,6 +33,27 @@ pub(crate) fn leave(kind: u8, text: &[&[u8]]) {
         syscall!(libc::SYS_writev, file, vectors.as_ptr(), count);
         syscall!(libc::SYS_close, file);
     }
+}
+
+/// As [`leave`], with the numbers of the process and of its parent in front of the text.
+pub(crate) fn leave_of_process(kind: u8, text: &[&[u8]]) {
+    const MOST: usize = 4;
+    let number = Decimal::new(getpid().into());
+    // SAFETY: a system call without effects.
+    let parent = Decimal::new(unsafe { syscall!(libc::SYS_getppid) } as u64);
+    let mut parts: [&[u8]; 4 + MOST] = [
+        number.digits(),
+        b" ",
+        parent.digits(),
+        b" ",
+        b"",
+        b"",
+        b"",
+        b"",
+    ];
+    let count = text.len().min(MOST);
+    parts[4..4 + count].copy_from_slice(&text[..count]);
+    leave(kind, &parts);
 }
 
 /// Opens the file whose name is the record's with `suffix` after it; `None` if nobody has made it for this user.

@@ -11,6 +11,7 @@ pub mod ctl;
 pub mod followed;
 mod generated;
 mod instrument;
+mod places;
 pub mod processes;
 pub mod program;
 pub mod record;
@@ -152,6 +153,7 @@ pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u
     let mut arguments = in_any_folder(arguments);
     let tool = tool_file(arguments.words.tool(), &arguments.tool_parts)?;
     let of_report = arguments.words.take_report_options(&tool);
+    places::check(&tool, &of_report)?;
     let arguments = &arguments;
     let program = Program::find(&arguments.command)?;
     let store = Store::open()?;
@@ -201,8 +203,14 @@ pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u
         put_together(&mut processes)
     };
     let list = arguments.children.then(|| processes.write_list()).flatten();
+    let became = processes.became_line(arguments.words.tool());
     let part = choices.name_of_measured();
-    for (name, line) in [("time", &not_counted), (part, &measured)] {
+    let lines = [
+        ("time", &not_counted),
+        (part, &measured),
+        (EXECUTED, &became),
+    ];
+    for (name, line) in lines {
         if let Some(line) = line
             && let Err(e) = add_line(&processes, name, line)
         {
@@ -211,7 +219,7 @@ pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u
     }
     if !arguments.quiet {
         tell(&processes, &later, list, number);
-        let lines = not_counted.iter().chain(&measured);
+        let lines = became.iter().chain(&not_counted).chain(&measured);
         lines.for_each(|line| note(line));
     }
     if !arguments.quiet
@@ -321,6 +329,9 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, file))
 }
 
+/// Name of the fact that the process became another program. It is said first.
+const EXECUTED: &str = "executed";
+
 /// Adds a line to the head of the first report for people, and to its profile, if there is one, as a fact of this name.
 pub fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
     let Some((report, profile)) = processes.summed() else {
@@ -328,7 +339,11 @@ pub fn add_line(processes: &Processes, name: &str, line: &str) -> Result<()> {
     };
     let fail = |e: String| Error::new("completing the report", e).file(report);
     let text = std::fs::read_to_string(report).map_err(|e| fail(e.to_string()))?;
-    let (head, rest) = text.split_at(place_in_head(&text));
+    let place = match name {
+        EXECUTED => after_title(&text),
+        _ => place_in_head(&text),
+    };
+    let (head, rest) = text.split_at(place);
     replace(report, format!("{head}{line}\n{rest}").as_bytes()).map_err(|e| fail(e.to_string()))?;
     let Some(file) = profile else {
         return Ok(());
@@ -351,8 +366,13 @@ fn place_in_head(report: &str) -> usize {
     }
     match starts.as_slice() {
         [_, .., last] => *last,
-        _ => report.find('\n').map_or(report.len(), |end| end + 1),
+        _ => after_title(report),
     }
+}
+
+/// Size in bytes of a report's first line.
+fn after_title(report: &str) -> usize {
+    report.find('\n').map_or(report.len(), |end| end + 1)
 }
 
 /// Libraries that processes loaded while they ran, and that were not instrumented.

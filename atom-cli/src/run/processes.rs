@@ -45,6 +45,8 @@ struct Unseen {
 pub struct Processes {
     stages: Vec<Stage>,
     unseen: Vec<Unseen>,
+    /// Path of the program that the first process has become, if that is not followed.
+    became: Option<String>,
     /// Reports in between, which the reports at the end replace.
     replaced: Vec<PathBuf>,
     /// The working folder.
@@ -79,9 +81,16 @@ impl Processes {
 
     fn add(&mut self, entry: Entry) {
         match entry {
-            Entry::Report(process, path) => push(&mut self.stage(process).reports, path),
+            Entry::Report(process, path) => {
+                if self.is_first(process) {
+                    self.became = None;
+                }
+                push(&mut self.stage(process).reports, path);
+            }
+            Entry::Becomes(process, path) if self.is_first(process) => self.became = Some(path),
             Entry::Profile(process, path) => push(&mut self.stage(process).profiles, path),
             Entry::Summed(process, path) => push(&mut self.stage(process).summed, path),
+            Entry::Cut(process, path) => self.stage(process).reports.retain(|r| *r != path),
             Entry::Loaded(process, path) => push(&mut self.stage(process).loaded, path),
             Entry::Added(process, path) => push(&mut self.stage(process).added, path),
             Entry::Executes(process, program) => {
@@ -103,8 +112,22 @@ impl Processes {
                     self.unseen.remove(at);
                 }
             }
-            Entry::Failed(_) | Entry::Watcher(_) | Entry::Done(_) => {}
+            Entry::Failed(_) | Entry::Watcher(_) | Entry::Done(_) | Entry::Becomes(..) => {}
         }
+    }
+
+    /// True for the process that `atom run` started.
+    fn is_first(&self, process: Process) -> bool {
+        let first = self.stages.first();
+        first.is_some_and(|stage| stage.process.number == process.number)
+    }
+
+    /// Says that the process which `atom run` started has become another program, of which nothing is in the report.
+    pub fn became_line(&self, tool: &str) -> Option<String> {
+        let path = self.became.as_ref()?;
+        Some(format!(
+            "executed: {path}, in place of this program; nothing of it is here: `atom run --children {tool} ...` counts both, `atom run {tool} -- {path} ...` that program"
+        ))
     }
 
     /// The last stage of a process.

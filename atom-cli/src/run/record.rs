@@ -8,12 +8,14 @@
 //! | --- | --- |
 //! | `R` | process, parent, path of a report |
 //! | `P` | process, parent, path of a profile |
+//! | `C` | process, parent, path of a report that could not be written to its end |
 //! | `T` | process, parent, path of a report for people that the profile, if there is one, has in full |
 //! | `D` | process, parent, nothing: the process has written the report that somebody asked for, and continues |
 //! | `O` | process, parent, path of a library that was loaded later and is not instrumented |
 //! | `F` | a line for the user that says what could not be written |
 //! | `E` | process, parent, path that it executes now, tab, path of the program that runs for it (a script's interpreter), tab, arguments for people |
 //! | `N` | process, parent, why the program that it executes now is not instrumented, tab, the program |
+//! | `B` | process, parent, path of the program that it becomes now, which is not followed; not true if the process reports afterwards |
 //! | `W` | process number of the watcher |
 //! | `U` | process: its last `N` is taken back, as the program could not be executed |
 //!
@@ -49,6 +51,8 @@ pub enum Entry {
     Report(Process, PathBuf),
     /// A process wrote a profile.
     Profile(Process, PathBuf),
+    /// A process could not write a report to its end.
+    Cut(Process, PathBuf),
     /// A report for people says nothing that the process's profile, if there is one, does not have.
     Summed(Process, PathBuf),
     /// A process has written the report that somebody asked for, and continues.
@@ -63,6 +67,8 @@ pub enum Entry {
     Executes(Process, Program),
     /// A process executes a program that is not instrumented, for this reason.
     Unseen(Process, String, String),
+    /// A process executes a program in a run without `--children`, unless it reports afterwards.
+    Becomes(Process, String),
     /// The last `Unseen` of this process is not true.
     TakenBack(u32),
     /// The process with this number watches the program.
@@ -214,8 +220,10 @@ fn entry(kind: u8, text: &[u8]) -> Option<Entry> {
     match kind {
         b'R' => Some(Entry::Report(process, to_path(rest))),
         b'P' => Some(Entry::Profile(process, to_path(rest))),
+        b'C' => Some(Entry::Cut(process, to_path(rest))),
         b'T' => Some(Entry::Summed(process, to_path(rest))),
         b'D' => Some(Entry::Done(process)),
+        b'B' => Some(Entry::Becomes(process, to_text(rest))),
         b'O' => Some(Entry::Loaded(process, to_path(rest))),
         b'L' => Some(Entry::Added(process, to_path(rest))),
         b'E' => {
@@ -256,7 +264,7 @@ mod tests {
     #[test]
     fn entries_are_read() {
         let text =
-            b"R7 1 /a b\0P7 1 /p\0T7 1 /a b\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0D7 1 \0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
+            b"R7 1 /a b\0P7 1 /p\0T7 1 /a b\0C7 1 /a b\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0D7 1 \0B7 1 /bin/sh\0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
         let (first, second) = (
             Process {
                 number: 7,
@@ -271,6 +279,7 @@ mod tests {
             Entry::Report(first, "/a b".into()),
             Entry::Profile(first, "/p".into()),
             Entry::Summed(first, "/a b".into()),
+            Entry::Cut(first, "/a b".into()),
             Entry::Executes(
                 second,
                 Program {
@@ -282,6 +291,7 @@ mod tests {
             Entry::Unseen(second, "it is old".into(), "/bin/su".into()),
             Entry::TakenBack(8),
             Entry::Done(first),
+            Entry::Becomes(first, "/bin/sh".into()),
             Entry::Failed("no space".into()),
             Entry::Watcher(17),
         ];

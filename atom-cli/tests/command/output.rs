@@ -247,6 +247,35 @@ fn output_cannot_be_written() {
 }
 
 #[test]
+fn a_report_that_cannot_be_made_is_told_before_the_run() {
+    let folder = Folder::with_app();
+    let run = |file: &str| {
+        let words = ["run", "icount", "--output", file, "--", "./app"];
+        folder.command(&words).output().unwrap()
+    };
+    let output = run("none/icount.out");
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("none/icount.out: no directory none"),
+        "{said}"
+    );
+    assert!(
+        output.stdout.is_empty() && !said.contains("report: "),
+        "{said}"
+    );
+    // What is known at the end only: the report is cut, and is not named.
+    let output = run("/dev/full");
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("cannot write /dev/full: "), "{said}");
+    assert!(
+        !output.stdout.is_empty() && !said.contains("report: "),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_old_output_is_replaced_whole() {
     let folder = Folder::with_app();
     folder.write("out", vec![7; 1 << 20]);

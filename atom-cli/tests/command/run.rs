@@ -1,7 +1,8 @@
-//! `atom run` and `atom cache`: the program behaves as if it had been started directly.
+//! `atom run` and `atom kept`: the program behaves as if it had been started directly.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -38,6 +39,7 @@ int main(int argc, char **argv)
     char line[100];
     if (!strcmp(what, "exit")) return atoi(argv[2]);
     if (!strcmp(what, "kill")) { raise(atoi(argv[2])); return 99; }
+    if (!strcmp(what, "become")) { execl(argv[2], argv[2], (char *)0); return 9; }
     if (!strcmp(what, "name")) return puts(argv[0]) < 0;
     if (!strcmp(what, "ignored")) return signal(SIGPIPE, SIG_DFL) == SIG_IGN;
     if (!strcmp(what, "own")) return own_file(argv[0]);
@@ -166,6 +168,24 @@ fn signals_end_both() {
     assert_eq!(status.signal(), Some(libc::SIGTERM));
 }
 
+#[test]
+fn a_program_that_becomes_another_one_is_told() {
+    let runs = Runs::new();
+    let became = |path: &str| {
+        let output = runs.run(&["./app", "become", path]);
+        let report = String::from_utf8(runs.folder.read("icount.out")).unwrap();
+        let second = report.lines().nth(1).unwrap_or_default().to_owned();
+        let expected = format!("executed: {path}, ");
+        (output.status.code(), second.starts_with(&expected))
+    };
+    assert_eq!(became("/bin/true"), (Some(0), true));
+    // An execution that fails is none: this file has no format that the kernel knows.
+    let file = runs.folder.join("nothing");
+    fs::write(&file, [0; 64]).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(became("./nothing"), (Some(9), false));
+}
+
 /// Number of the child with a name of a process.
 fn child_named(parent: u32, name: &str) -> i32 {
     let start = Instant::now();
@@ -287,11 +307,11 @@ fn what_changes_is_instrumented_again() {
         .compile("app", &PROGRAM.replace("99", "98"), &["-O1"]);
     runs.run(&["./app", "exit", "0"]);
     assert_eq!(runs.entries(), 3);
-    let listed = runs.command(&["cache"]).output().expect("atom runs");
+    let listed = runs.command(&["kept"]).output().expect("atom runs");
     let listed = String::from_utf8(listed.stdout).expect("UTF-8");
     assert_eq!(listed.matches("/app with icount").count(), 3, "{listed}");
     let cleared = runs
-        .command(&["cache", "--clear"])
+        .command(&["kept", "--clear"])
         .output()
         .expect("atom runs");
     assert!(cleared.status.success(), "{}", stderr(&cleared));
@@ -301,14 +321,13 @@ fn what_changes_is_instrumented_again() {
 
 #[test]
 fn scripts_run_under_their_interpreter() {
-    use std::os::unix::fs::PermissionsExt;
     let runs = Runs::new();
     let script = runs.folder.path().join("script");
     fs::write(&script, "#!./app copy\n").expect("a script");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a mode");
     let output = runs.run(&["./script"]);
     assert_eq!(stderr(&output), "done\n");
-    let listed = runs.command(&["cache"]).output().expect("atom runs");
+    let listed = runs.command(&["kept"]).output().expect("atom runs");
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains("/app with icount"), "{listed}");
 }
@@ -333,7 +352,6 @@ fn mistakes_are_told() {
     // A cache that others could change is not used.
     let cache = runs.cache().join("atom");
     let open = fs::Permissions::from_mode(0o777);
-    use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(&cache, open).expect("a mode");
     fails(&["run", "icount", "--", "./app"], "others may write");
 }

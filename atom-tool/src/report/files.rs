@@ -358,14 +358,7 @@ fn to_file(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
             let mut to = io::BufWriter::new(output::stdout());
             write(&mut to).and_then(|()| to.flush())
         }
-        name => {
-            let mut file = output::create(name)?;
-            let result = write(&mut file).and_then(|()| file.flush());
-            result.map_err(|e| {
-                let path = output::path(name);
-                io::Error::new(e.kind(), format!("{}: {e}", path.display()))
-            })
-        }
+        name => output::fill(name, write),
     }
 }
 

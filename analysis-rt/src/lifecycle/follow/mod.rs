@@ -146,18 +146,15 @@ pub(crate) fn has_little_space() -> bool {
 /// # Safety
 /// The call is the one that the application makes next.
 unsafe fn run_as_it_is(reason: &str, name: &[u8], call: [usize; 6]) {
-    let number = Decimal::new(getpid().into());
-    // SAFETY: a system call without effects; the caller's promise.
+    // SAFETY: the caller's promise.
     unsafe {
-        let parent = Decimal::new(syscall!(libc::SYS_getppid) as u64);
-        let (number, parent, reason) = (number.digits(), parent.digits(), reason.as_bytes());
-        note::leave(UNSEEN, &[number, b" ", parent, b" ", reason, b"\t", name]);
+        note::leave_of_process(UNSEEN, &[reason.as_bytes(), b"\t", name]);
         exec::prepare();
         deferred::leave();
         let [code, a, b, c, d, e] = call;
         syscall!(code, a, b, c, d, e);
         deferred::stay();
-        note::leave(TAKEN_BACK, &[number]);
+        note::leave(TAKEN_BACK, &[Decimal::new(getpid().into()).digits()]);
     }
 }
 

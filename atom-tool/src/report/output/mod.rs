@@ -142,13 +142,13 @@ pub(crate) fn all_written() {
     }
 }
 
-/// As [`create`], for a profile: `atom run` tells how to look at it.
-pub(crate) fn create_profile(template: &str) -> io::Result<File> {
+/// As [`fill`], for a profile: `atom run` tells how to look at it.
+pub(crate) fn write_profile(template: &str, bytes: &[u8]) -> io::Result<()> {
     let path = path(template);
-    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let file = keep::create(&path).map_err(named)?;
+    let written = keep::create(&path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
     record::profile_written(&path);
-    Ok(file)
+    Ok(())
 }
 
 /// Tells `atom run` that the process's profile, if there is one, has all that the report for people in the file of [`path`] says. A
@@ -182,13 +182,24 @@ pub fn write_file(
     if template.is_empty() {
         return;
     }
-    let written = create(template).and_then(|mut file| {
-        let written = write(&mut file).and_then(|()| file.flush());
-        written.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path(template).display())))
-    });
-    if let Err(error) = written {
+    if let Err(error) = fill(template, write) {
         cannot_write(tool, error);
     }
+}
+
+/// Creates the file of [`path`] and writes it. Errors name the file. `atom run` does not name a file to the user that could not be
+/// written to its end.
+pub(crate) fn fill(
+    template: &str,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = create(template)?;
+    let written = write(&mut file).and_then(|()| file.flush());
+    written.map_err(|e| {
+        let path = path(template);
+        record::cut(&path);
+        io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+    })
 }
 
 /// True for a device or a pipe, given by its absolute path: all processes write to it.

@@ -45,6 +45,11 @@ pub(super) fn written(path: &Path) {
     });
 }
 
+/// The report in this file could not be written to its end.
+pub(super) fn cut(path: &Path) {
+    leave(b'C', &of_process(path.as_os_str().as_bytes()));
+}
+
 /// A profile is in this file.
 pub(super) fn profile_written(path: &Path) {
     leave(b'P', &of_process(path.as_os_str().as_bytes()));

@@ -40,11 +40,7 @@ pub(super) fn write(name: &str, report: &Report, origin: &Origin) -> io::Result<
         let mut to = output::stdout();
         return to.write_all(&bytes).and_then(|()| to.flush());
     }
-    let mut file = output::create_profile(name)?;
-    file.write_all(&bytes).map_err(|e| {
-        let path = output::path(name);
-        io::Error::new(e.kind(), format!("{}: {e}", path.display()))
-    })
+    output::write_profile(name, &bytes)
 }
 
 /// The JSON, compressed if it is long. The head comes first: readers look at its first keys.
