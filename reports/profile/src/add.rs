@@ -1,7 +1,6 @@
 //! Several profiles of one program as one: facts and rows are added up, each by the rule of its column.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use tables::schema::{Role, Sum, Type};
 
 use crate::column::{Column, Table};
@@ -12,7 +11,7 @@ use crate::{Error, Fact, FactValue, Object, Profile, Result};
 pub const LEFT_OUT: &str = "not added up";
 
 /// What identifies a row: words of its key columns.
-type Key = Vec<u64>;
+type Key = Box<[u64]>;
 
 /// Adds profiles up.
 ///
@@ -22,9 +21,9 @@ type Key = Vec<u64>;
 #[derive(Debug)]
 pub struct Adder {
     sum: Profile,
-    strings: HashMap<String, u64>,
+    strings: FxHashMap<String, u64>,
     /// For each table of the sum the number of the row of each key.
-    rows: Vec<HashMap<Key, usize>>,
+    rows: Vec<FxHashMap<Key, usize>>,
     files: usize,
     /// Profiles of other programs are added too.
     any_program: bool,
@@ -36,7 +35,7 @@ impl Adder {
     /// The sum of one profile.
     pub fn new(first: Profile) -> Self {
         // A text may be there twice: its first index stands for it.
-        let mut strings = HashMap::new();
+        let mut strings = FxHashMap::default();
         for (text, index) in first.strings.iter().zip(0..) {
             strings.entry(text.clone()).or_insert(index);
         }
@@ -118,7 +117,7 @@ impl Adder {
                     (column.objects, column.files, column.values) = Default::default();
                 }
                 self.sum.tables.push(empty);
-                self.rows.push(HashMap::new());
+                self.rows.push(FxHashMap::default());
                 self.sum.tables.len() - 1
             });
             let maps = Maps {
@@ -189,7 +188,12 @@ impl Adder {
         };
         for table in &mut self.sum.tables {
             table.columns.retain(can_be_added);
-            let rows = (0..table.rows).map(|row| (key(table, row, &maps), row));
+            let keys = KeyColumns::of(table);
+            let mut words = Vec::new();
+            let rows = (0..table.rows).map(|row| {
+                keys.read(row, &maps, &mut words);
+                (words.as_slice().into(), row)
+            });
             self.rows.push(rows.collect());
         }
     }
@@ -259,7 +263,7 @@ pub fn join(profiles: Vec<Profile>) -> Result<Option<Profile>> {
         return Ok(None);
     };
     let mut adder = Adder::new(first);
-    adder.rows = vec![HashMap::new(); adder.sum.tables.len()];
+    adder.rows = vec![FxHashMap::default(); adder.sum.tables.len()];
     for mut other in profiles {
         adder.check_program(&other)?;
         for table in &mut other.tables {
@@ -309,60 +313,75 @@ pub fn added(rule: Sum, a: Value, b: Value) -> Value {
     }
 }
 
-/// What identifies a row. Rows of a table without keys are told by their numbers.
-fn key(table: &Table, row: usize, maps: &Maps<'_>) -> Key {
-    let object = |n: usize| maps.objects.get(n).copied().unwrap_or(0).into();
-    let string = |n: u64| maps.strings.get(n as usize).copied().unwrap_or(n);
-    let mut words = Vec::new();
-    for column in table.columns.iter().filter(|c| c.role == Role::Key) {
-        let value = column.values.get(row).copied().unwrap_or_default();
-        match column.kind {
-            Type::Address | Type::Place => {
-                words.push(object(column.object(row)));
-                if column.kind == Type::Place {
-                    let file = column.file(row).map(|file| string(file as u64));
-                    words.push(file.unwrap_or(u64::MAX));
+/// The columns that identify the rows of a table.
+struct KeyColumns<'a>(Vec<&'a Column>);
+
+impl<'a> KeyColumns<'a> {
+    fn of(table: &'a Table) -> Self {
+        let keys = table.columns.iter().filter(|c| c.role == Role::Key);
+        Self(keys.collect())
+    }
+
+    /// What identifies a row. Rows of a table without keys are told by their numbers.
+    fn read(&self, row: usize, maps: &Maps<'_>, words: &mut Vec<u64>) {
+        let object = |n: usize| maps.objects.get(n).copied().unwrap_or(0).into();
+        let string = |n: u64| maps.strings.get(n as usize).copied().unwrap_or(n);
+        words.clear();
+        for column in &self.0 {
+            let value = column.values.get(row).copied().unwrap_or_default();
+            match column.kind {
+                Type::Address | Type::Place => {
+                    words.push(object(column.object(row)));
+                    if column.kind == Type::Place {
+                        let file = column.file(row).map(|file| string(file as u64));
+                        words.push(file.unwrap_or(u64::MAX));
+                    }
+                    words.push(value.integer().unwrap_or(u64::MAX));
                 }
-                words.push(value.integer().unwrap_or(u64::MAX));
+                Type::Text => words.push(value.integer().map_or(u64::MAX, string)),
+                _ => words.push(match value {
+                    Value::Unknown => u64::MAX,
+                    Value::Integer(n) => n,
+                    Value::Float(x) => x.to_bits(),
+                }),
             }
-            Type::Text => words.push(value.integer().map_or(u64::MAX, string)),
-            _ => words.push(match value {
-                Value::Unknown => u64::MAX,
-                Value::Integer(n) => n,
-                Value::Float(x) => x.to_bits(),
-            }),
+        }
+        if words.is_empty() {
+            words.push(row as u64);
         }
     }
-    if words.is_empty() {
-        words.push(row as u64);
-    }
-    words
 }
 
-fn add_rows(sum: &mut Table, known: &mut HashMap<Key, usize>, table: &Table, maps: &Maps<'_>) {
+fn add_rows(sum: &mut Table, known: &mut FxHashMap<Key, usize>, table: &Table, maps: &Maps<'_>) {
     let columns: Vec<Option<&Column>> = (sum.columns.iter())
         .map(|column| table.column(&column.name))
         .collect();
+    // Most rows are known, and in them only measures change.
+    let measures = sum.columns.iter().zip(&columns).enumerate();
+    let measures = measures.filter(|(_, (into, _))| into.role == Role::Measure);
+    let measures: Vec<(usize, &[Value])> = measures
+        .filter_map(|(i, (_, from))| Some((i, from.as_ref()?.values.as_slice())))
+        .collect();
+    let keys = KeyColumns::of(table);
+    let mut words = Vec::new();
     for row in 0..table.rows {
-        let next = sum.rows;
-        let at = *known.entry(key(table, row, maps)).or_insert(next);
-        for (into, from) in sum.columns.iter_mut().zip(&columns) {
-            if into.role == Role::Derived {
-                continue;
+        keys.read(row, maps, &mut words);
+        if let Some(&at) = known.get(words.as_slice()) {
+            for (i, values) in &measures {
+                let into = &mut sum.columns[*i];
+                let value = values.get(row).copied().unwrap_or_default();
+                if let Some(old) = into.values.get_mut(at) {
+                    *old = added(into.sum, *old, value);
+                }
             }
-            let value = from.and_then(|c| c.values.get(row)).copied();
-            let value = value.unwrap_or_default();
-            if at == next {
-                append(into, *from, row, maps);
-            } else if into.role == Role::Measure
-                && let Some(old) = into.values.get_mut(at)
-            {
-                *old = added(into.sum, *old, value);
-            }
+            continue;
         }
-        if at == next {
-            sum.rows += 1;
+        known.insert(words.as_slice().into(), sum.rows);
+        let all = sum.columns.iter_mut().zip(&columns);
+        for (into, from) in all.filter(|(into, _)| into.role != Role::Derived) {
+            append(into, *from, row, maps);
         }
+        sum.rows += 1;
     }
 }
 

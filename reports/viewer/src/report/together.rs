@@ -13,56 +13,88 @@ use atom_core::{Error, Result};
 use rayon::prelude::*;
 
 use output::message::count;
+use output::progress::Progress;
 
-/// Number of profiles that are in memory at once.
-const AT_ONCE: usize = 64;
+/// Number of profiles that are read at once. At most twice this number are in memory.
+const AT_ONCE: usize = 32;
 
 /// Name of the table of programs, which several programs have.
 const PROGRAMS: &str = "programs";
 /// Name of the table of processes.
 const PROCESSES: &str = "processes";
 
+/// The profiles that have been added up so far.
+#[derive(Default)]
+struct SoFar {
+    adder: Option<Adder>,
+    programs: Rows,
+    processes: Rows,
+    /// Number of profiles that contain what the parents did.
+    inheriting: usize,
+    /// When the first process started and the last one ended.
+    span: Option<(f64, f64)>,
+}
+
+impl SoFar {
+    fn add(&mut self, path: &Path, profile: Profile) -> Result<()> {
+        let process = [profile.process.pid, profile.process.parent];
+        self.programs.add(&profile, None);
+        self.processes.add(&profile, Some(process));
+        self.inheriting += usize::from(profile.process.inherits);
+        if let Some(start) = profile.time.since_1970() {
+            let end = start + profile.time.seconds;
+            let (first, last) = self.span.unwrap_or((start, end));
+            self.span = Some((first.min(start), last.max(end)));
+        }
+        match &mut self.adder {
+            None => self.adder = Some(Adder::of_programs(profile)),
+            Some(adder) => adder
+                .add(&profile)
+                .map_err(|e| Error::new("adding profiles up", e.to_string()).file(path))?,
+        }
+        Ok(())
+    }
+}
+
 /// Adds profiles up, of several programs too. Returns the sum, and the number of the profiles.
 ///
 /// # Errors
 /// A profile cannot be read, or one is of another tool than the first.
 pub fn sum(files: &[&Path]) -> Result<(Profile, usize)> {
-    let mut adder: Option<Adder> = None;
-    let (mut programs, mut processes) = (Rows::default(), Rows::default());
-    let mut inheriting = 0;
-    // When the first process started and the last one ended.
-    let mut span: Option<(f64, f64)> = None;
-    for chunk in files.chunks(AT_ONCE) {
-        let read = chunk.par_iter().map(|path| super::read(path));
-        for (path, profile) in chunk.iter().zip(read.collect::<Vec<_>>()) {
-            let profile = profile?;
-            programs.add(&profile, None);
-            processes.add(
-                &profile,
-                Some([profile.process.pid, profile.process.parent]),
-            );
-            inheriting += usize::from(profile.process.inherits);
-            if let Some(start) = profile.time.since_1970() {
-                let end = start + profile.time.seconds;
-                let (first, last) = span.unwrap_or((start, end));
-                span = Some((first.min(start), last.max(end)));
-            }
-            match &mut adder {
-                None => adder = Some(Adder::of_programs(profile)),
-                Some(adder) => adder
-                    .add(&profile)
-                    .map_err(|e| Error::new("adding profiles up", e.to_string()).file(path))?,
-            }
-        }
+    let progress = Progress::start_at("reports added up", 0, files.len() as u64);
+    let mut sum = SoFar::default();
+    let read = |chunk: &[&Path]| -> Vec<Result<Profile>> {
+        chunk.par_iter().map(|path| super::read(path)).collect()
+    };
+    let mut chunks = files.chunks(AT_ONCE);
+    let mut current = chunks.next().map(|chunk| (chunk, read(chunk)));
+    // The next ones are read while these are added up.
+    while let Some((paths, profiles)) = current {
+        let add = || {
+            paths.iter().zip(profiles).try_for_each(|(path, profile)| {
+                progress.advance();
+                sum.add(path, profile?)
+            })
+        };
+        let next = || chunks.next().map(|chunk| (chunk, read(chunk)));
+        let (added, next) = rayon::join(add, next);
+        added?;
+        current = next;
     }
+    finish(sum)
+}
+
+/// The sum with its tables of programs and processes.
+fn finish(so_far: SoFar) -> Result<(Profile, usize)> {
+    let adder = so_far.adder;
     let adder = adder.ok_or_else(|| Error::new(super::DOING, "no profile is named"))?;
     let number = adder.files();
     let mut sum = adder.finish();
-    if let Some((first, last)) = span {
+    if let Some((first, last)) = so_far.span {
         sum.time.seconds = last - first;
     }
-    if inheriting != 0 {
-        let reports = count(inheriting, "profile");
+    if so_far.inheriting != 0 {
+        let reports = count(so_far.inheriting, "profile");
         let text =
             format!("{reports} of forked processes contain what their parents did before the fork");
         sum.facts.push(super::text_fact("counted twice", &text));
@@ -70,8 +102,12 @@ pub fn sum(files: &[&Path]) -> Result<(Profile, usize)> {
     // A sum that is added up has tables of its own.
     let is_known = |name: &str| sum.tables.iter().any(|t| t.name == name);
     let wanted = [
-        (PROCESSES, processes, number > 1 && !is_known(PROCESSES)),
-        (PROGRAMS, programs, !is_known(PROGRAMS)),
+        (
+            PROCESSES,
+            so_far.processes,
+            number > 1 && !is_known(PROCESSES),
+        ),
+        (PROGRAMS, so_far.programs, !is_known(PROGRAMS)),
     ];
     for (name, rows, is_wanted) in wanted {
         if is_wanted && rows.all.len() > 1 {
