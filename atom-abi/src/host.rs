@@ -651,4 +651,6 @@ pub struct Host {
     /// routines at ProgramAfter may: when a library is added, the instrument routine runs again, and what it passes then replaces
     /// what it passed before.
     pub tables_may_grow: extern "C" fn(*mut Context),
+    /// Says where in the tool's source the call is added that [`Host::add_call`] has refused just now: a file and a line.
+    pub refused_at: extern "C" fn(*mut Context, file: StrRef, line: u32),
 }

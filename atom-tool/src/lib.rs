@@ -169,6 +169,7 @@ pub mod private {
     pub use crate::calls::typed::routine;
     pub use crate::data::thread_data::{first_copy, next_copy, thread_of_copy};
     pub use crate::entry::{Instrument, bytes, flush, header, header_with, run, start};
+    pub use crate::navigation::program::{Source, set_source};
     pub use analysis_rt::Uninterrupted;
     pub use analysis_rt::{EXPORT_COUNT, EXPORTS, set_begin_hook, set_flush_hook};
     pub use atom_abi::{Export, StartInfo, StrRef, ToolHeader, host::Host};

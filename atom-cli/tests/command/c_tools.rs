@@ -606,7 +606,7 @@ const MISTAKES: [(&str, &str, [&str; 2]); 17] = [
     (
         "AddCallProto(\"End(VALUE)\"); AddCallInst(i, InstBefore, \"End\", BrCondValue);",
         END,
-        ["End", "condition"],
+        ["End", "tool.inst.c, line 4)"],
     ),
     (
         "GetInstBranchTarget(i);",

@@ -145,7 +145,7 @@ fn instrument_routine_fails() {
     fails("panic", &["the tool has lost its head", "misbehaving.rs"]);
     fails("index", &["index out of bounds", "misbehaving.rs"]);
     fails("error", &["the tool does not like this program"]);
-    fails("condition", &["0x"]);
+    fails("condition", &["0x", "misbehaving.rs, line 22)"]);
     fails("nonsense", &["what is \"nonsense\"?"]);
 }
 

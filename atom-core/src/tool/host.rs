@@ -53,6 +53,7 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         inst_text,
         add_call,
         named_routine,
+        refused_at,
         add_data,
         offers,
         proc_is_selected,
@@ -311,6 +312,10 @@ extern "C" fn add_call(
         args,
     };
     i32::from(!check::add_call(session, &request))
+}
+
+extern "C" fn refused_at(context: *mut Context, file: StrRef, line: u32) {
+    program(context).note_place(text(file), line);
 }
 
 extern "C" fn named_routine(context: *mut Context, name: StrRef) -> *const () {

@@ -28,6 +28,7 @@ pub enum Landing<'a> {
 
 impl Landing<'_> {
     /// Adds a call where control comes back.
+    #[track_caller]
     pub fn add_call<P: Params>(&self, routine: impl AsRoutine<P>, args: impl ArgList<P>) {
         match self {
             Self::Handler(block) => block.add_call(Before, routine, args),

@@ -63,6 +63,7 @@ impl Block<'_> {
     /// At the block's end it comes after those added to the block and its last
     /// instruction; at an entry, after those added to the procedure and before
     /// those added to the block. If the block does not have this way, `atom` ends with an error.
+    #[track_caller]
     pub fn add_call_on<P: Params>(
         &self,
         way: Way,
@@ -74,6 +75,7 @@ impl Block<'_> {
     }
 
     /// Adds a call of a routine by name; see [`Program::add_call_proto`](crate::Program::add_call_proto).
+    #[track_caller]
     pub fn add_call_named_on(&self, way: Way, name: &str, args: &[NamedArg<'_>]) -> Result {
         let session = self.session;
         session.add_named(way.scope(), self.id, Place::Before, name, args)

@@ -128,7 +128,8 @@ macro_rules! handle {
             /// added.
             ///
             /// If an argument does not fit this point (such as `BrCondValue` where there is no
-            /// conditional branch), `atom` ends with an error.
+            /// conditional branch), `atom` ends with an error that names the place in the tool's source.
+            #[track_caller]
             pub fn add_call<P: Params>(&self, place: Place, routine: impl AsRoutine<P>, args: impl ArgList<P>) {
                 self.session.add_typed(Scope::$scope, self.id, place, routine, args);
             }
@@ -141,6 +142,7 @@ macro_rules! handle {
             }
 
             /// Adds a call of a routine by name; see [`Program::add_call_proto`].
+            #[track_caller]
             pub fn add_call_named(&self, place: Place, name: &str, args: &[NamedArg<'_>]) -> Result {
                 self.session.add_named(Scope::$scope, self.id, place, name, args)
             }

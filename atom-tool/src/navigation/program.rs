@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::panic::Location;
+use std::sync::OnceLock;
 
 use atom_abi::StrRef;
 use atom_abi::host::{self, Host, Place, ProgramInfo, Scope};
@@ -12,6 +14,18 @@ use crate::calls::params::Params;
 use crate::calls::proto::{self, NamedArg, Prototype};
 use crate::calls::typed::{ArgList, AsRoutine, Computed, Exported, computed};
 use crate::{Error, Result};
+
+/// Tells the file and line in the tool's source at which a call is being added, if they are known.
+pub type Source = fn() -> Option<(&'static str, u32)>;
+
+/// What tells it in tools of other languages; in those of Rust it is the caller's place.
+static SOURCE: OnceLock<Source> = OnceLock::new();
+
+/// Sets what tells the place in the tool's source.
+pub fn set_source(source: Source) {
+    // A second one is the same.
+    let _ = SOURCE.set(source);
+}
 
 /// The function table of `atom`, and the prototypes that the tool declared.
 pub(crate) struct Session<'h> {
@@ -73,6 +87,7 @@ impl<'h> Session<'h> {
         (host.offers)(host.context, scope, id, place, &arg)
     }
 
+    #[track_caller]
     pub(crate) fn add_typed<P: Params>(
         &self,
         scope: Scope,
@@ -81,12 +96,23 @@ impl<'h> Session<'h> {
         routine: impl AsRoutine<P>,
         args: impl ArgList<P>,
     ) {
-        // The host notes a refused call as an error and ends with it.
-        args.with_host(|args| {
+        let is_added = args.with_host(|args| {
             self.add_call(scope, id, place, routine.as_routine().address(), args)
         });
+        if !is_added {
+            self.refused_at(Location::caller());
+        }
     }
 
+    /// The host has noted a refused call as an error, and ends with it. It learns where in the tool's source the call is added.
+    fn refused_at(&self, caller: &Location<'_>) {
+        let told = SOURCE.get().and_then(|place| place());
+        let (file, line) = told.unwrap_or((caller.file(), caller.line()));
+        let host = self.host;
+        (host.refused_at)(host.context, StrRef::new(file), line);
+    }
+
+    #[track_caller]
     pub(crate) fn add_named(
         &self,
         scope: Scope,
@@ -102,7 +128,9 @@ impl<'h> Session<'h> {
             ))
         })?;
         let args = prototype.check(args)?;
-        self.add_call(scope, id, place, prototype.address, &args);
+        if !self.add_call(scope, id, place, prototype.address, &args) {
+            self.refused_at(Location::caller());
+        }
         Ok(())
     }
 }
@@ -186,6 +214,7 @@ impl<'a> Program<'a> {
     }
 
     /// Adds a call before the program starts or after it has ended.
+    #[track_caller]
     pub fn add_call<P: Params>(
         &self,
         place: Place,
@@ -197,6 +226,7 @@ impl<'a> Program<'a> {
     }
 
     /// Adds a call of a routine by name; see [`Program::add_call_proto`].
+    #[track_caller]
     pub fn add_call_named(&self, place: Place, name: &str, args: &[NamedArg<'_>]) -> Result {
         self.session.add_named(Scope::Program, 0, place, name, args)
     }

@@ -46,6 +46,8 @@ struct Errors {
     first: Option<Error>,
     /// Number of errors.
     count: usize,
+    /// The first error says where in the tool's source it comes from.
+    is_placed: bool,
     /// True if a piece of data was not placed. The calls that use it fail for that alone.
     lacks_data: bool,
 }
@@ -165,6 +167,16 @@ impl<'a> Session<'a> {
         let mut errors = self.errors.borrow_mut();
         errors.count += 1;
         errors.first.get_or_insert(error);
+    }
+
+    /// Where in the tool's source the call is added that was refused just now. The first error is the one that is told.
+    pub(super) fn note_place(&self, file: &str, line: u32) {
+        let errors = &mut *self.errors.borrow_mut();
+        let is_this = errors.count == 1 && !errors.is_placed && !errors.lacks_data;
+        if let Some(error) = errors.first.as_mut().filter(|_| is_this) {
+            error.reason.push_str(&format!(" ({file}, line {line})"));
+            errors.is_placed = true;
+        }
     }
 
     /// Notes that a piece of data was not placed. Calls that are added from here on are dropped and not judged: a tool

@@ -8,7 +8,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use atom_tool::{Block, Inst, Object, Proc, Program};
+use atom_tool::{Block, Inst, Object, Proc, Program, private};
 
 use crate::varargs;
 
@@ -33,6 +33,7 @@ impl Drop for Open<'_> {
 
 /// Lets primitives see a program.
 pub fn open<'a>(program: &'a Program<'a>) -> Open<'a> {
+    private::set_source(place_of_call);
     let program = std::ptr::from_ref(program).cast_mut();
     PROGRAM.store(program.cast(), Ordering::Release);
     Open(PhantomData)
@@ -77,14 +78,14 @@ pub fn call_is_added() {
 }
 
 /// The place of the call that is being added, if the macros of the header file have told it.
-pub fn place_of_call() -> Option<(&'static str, c_int)> {
+pub fn place_of_call() -> Option<(&'static str, u32)> {
     let file = PLACE.0.load(Ordering::Relaxed);
     if file.is_null() {
         return None;
     }
     // SAFETY: the promise to `AtomCallAt`.
     let file = unsafe { CStr::from_ptr(file) }.to_str().ok()?;
-    Some((file, PLACE.1.load(Ordering::Relaxed)))
+    Some((file, u32::try_from(PLACE.1.load(Ordering::Relaxed)).ok()?))
 }
 
 /// Ends the process with a mistake of the tool's, as an assertion does.
