@@ -104,6 +104,7 @@ programs! {
     traps_c: "traps.c",
     masktable_s: "masktable.S",
     twotables_s: "twotables.S",
+    typehash_s: "typehash.S",
     unfound_s: "unfound.S",
     unreachable_c: "unreachable.c",
     values_s: "values.S",

@@ -46,6 +46,7 @@ pub mod stored;
 mod text_data;
 mod traps;
 mod traverse;
+mod type_hash;
 mod uses;
 mod v8;
 

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use object::elf;
 
+use super::type_hash::is_type_hash;
 use super::{ProcKind, plt, start_code};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
@@ -199,6 +200,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
             || !image.is_code(symbol.address)
             || in_plt(symbol.address)
             || frames.names_go(symbol)
+            || is_type_hash(image, symbol)
         {
             continue;
         }

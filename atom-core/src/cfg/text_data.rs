@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::seeds::Seed;
 use super::traverse::{Body, mark};
+use super::type_hash::is_type_hash;
 use crate::image::Image;
 
 /// Bytes of the text that are data.
@@ -20,7 +21,8 @@ impl TextData {
     pub(super) fn new(image: &Image, seeds: &[Box<Seed>], read: BTreeSet<u64>) -> Self {
         let symbols = image.symbols.iter().chain(&image.dynamic_symbols);
         let mut objects: Vec<(u64, u64)> = symbols
-            .filter(|s| s.is_object && !s.is_undefined && s.size > 0 && image.is_code(s.address))
+            .filter(|s| (s.is_object && !s.is_undefined) || is_type_hash(image, s))
+            .filter(|s| s.size > 0 && image.is_code(s.address))
             .map(|s| {
                 let next = seeds.partition_point(|seed| seed.start < s.address);
                 let code = seeds.get(next).map_or(u64::MAX, |seed| seed.start);
