@@ -67,14 +67,22 @@ pub(super) fn rsp_plus(offset: i64, frame: Frame, out: &mut Vec<u8>) -> Option<(
     const DEREF: u8 = 0x06;
     const CONSTS: u8 = 0x11;
     const PLUS: u8 = 0x22;
+    const PLUS_UCONST: u8 = 0x23;
     out.push(0x70 + RSP);
     match frame {
         Frame::Below(depth) => leb128::push_signed(out, offset.checked_add(depth.into())?),
         Frame::Stored(at) => {
             leb128::push_signed(out, at.into());
-            out.extend([DEREF, CONSTS]);
-            leb128::push_signed(out, offset);
-            out.push(PLUS);
+            out.push(DEREF);
+            // Some readers know no signed constants (Valgrind), and offsets are hardly ever negative.
+            if let Ok(offset) = u64::try_from(offset) {
+                out.push(PLUS_UCONST);
+                leb128::push(out, offset);
+            } else {
+                out.push(CONSTS);
+                leb128::push_signed(out, offset);
+                out.push(PLUS);
+            }
         }
         Frame::Base => return None,
     }
@@ -170,4 +178,22 @@ fn step(c: &mut Cursor<'_>) -> Read<Op> {
         }
         _ => Op::Unknown,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Valgrind ends when it reads an operation that it does not know, as a signed constant is.
+    #[test]
+    fn a_stored_stack_pointer_has_an_unsigned_offset() {
+        let written = |offset| {
+            let mut out = Vec::new();
+            rsp_plus(offset, Frame::Stored(16), &mut out).unwrap();
+            out
+        };
+        assert_eq!(written(8), [0x77, 16, 0x06, 0x23, 8]);
+        assert_eq!(written(200), [0x77, 16, 0x06, 0x23, 0xc8, 0x01]);
+        assert_eq!(written(-8), [0x77, 16, 0x06, 0x11, 0x78, 0x22]);
+    }
 }
