@@ -102,6 +102,7 @@ programs! {
     unwind_c: "unwind.c",
     unwinding_c: "unwinding.c",
     traps_c: "traps.c",
+    lowguest_c: "lowguest.c",
     masktable_s: "masktable.S",
     twotables_s: "twotables.S",
     typehash_s: "typehash.S",

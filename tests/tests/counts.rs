@@ -49,6 +49,7 @@ programs! {
     labeltable_s: "labeltable.S",
     latecase_s: "latecase.S",
     lookalike_s: "lookalike.S",
+    lowguest_c: "lowguest.c",
     flagdispatch_s: "flagdispatch.S",
     interrupts_c: "interrupts.c",
     ipa_ra_c: "ipa_ra.c",

@@ -62,12 +62,12 @@ impl<'a> Placed<'a> {
         };
         // In a program at fixed addresses the area, if there is one, is below the usual region.
         let is_free = image.kind.is_position_independent() || options.area.is_none();
-        let mut nearer = region.nearer(image).filter(|_| is_free);
+        let mut larger = region.larger(image).filter(|_| is_free);
         let mut placed = place(sites, options);
-        while let (Err(error), Some(region)) = (&placed, nearer)
+        while let (Err(error), Some(region)) = (&placed, larger)
             && error.kind == ErrorKind::TooLarge
         {
-            nearer = region.nearer(image);
+            larger = region.larger(image);
             let options = Options {
                 region: Some(region),
                 ..*options

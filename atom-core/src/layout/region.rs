@@ -13,7 +13,8 @@
 //!   heap is elsewhere (the kernel keeps it out of the way of such maps).
 //!
 //! In a static program at unusually high fixed addresses the new segments are below the image, too:
-//! code above the image could not reach address 0, to which undefined weak symbols resolve.
+//! code above the image could not reach address 0, to which undefined weak symbols resolve. They are near to the image
+//! if they fit there: such a program may keep low addresses free for another that it loads (Valgrind).
 //!
 //! Addresses below a position-independent image are negative, that is, they
 //! wrap around. All arithmetic that mixes them with the image's own addresses
@@ -40,6 +41,9 @@ const HIGH: u64 = 0x1000_0000;
 
 /// Lowest address for new segments; below it the kernel may refuse mappings.
 const LOWEST: u64 = 0x10_0000;
+
+/// Distance in bytes below a high image at which the new segments start, if they fit there.
+const NEAR_BELOW: u64 = 0x1000_0000;
 
 /// Size of a huge page in bytes. Some file systems align large maps of files to huge pages: the
 /// address is then congruent to the file offset modulo this size.
@@ -92,6 +96,11 @@ fn limit(image: &Image) -> u64 {
     lowest + REACH
 }
 
+/// True for a program at such high fixed addresses that the new segments are below it.
+fn is_high(image: &Image) -> bool {
+    image.kind == ObjectKind::StaticExecutable && image.base >= HIGH
+}
+
 impl Region {
     /// Chooses the region for a program.
     pub fn of(image: &Image) -> Self {
@@ -119,16 +128,8 @@ impl Region {
                 data: None,
             };
         }
-        if image.kind == ObjectKind::StaticExecutable && image.base >= HIGH {
-            let distance = (image.base - LOWEST).min(GAP);
-            return Self {
-                start: image.base - distance,
-                size: distance,
-                is_below: true,
-                shift: 0,
-                file_offset,
-                data: None,
-            };
+        if is_high(image) {
+            return Self::below_high(image, NEAR_BELOW, file_offset);
         }
         let start = (image.end + GAP).next_multiple_of(PAGE);
         Self {
@@ -243,9 +244,28 @@ impl Region {
         if is_fixed { low.min(self.size) } else { 0 }
     }
 
-    /// The next region, which starts nearer to the program and has more space. `None` if there is none, or if `self` is
-    /// not one of the usual ones.
-    pub fn nearer(&self, image: &Image) -> Option<Self> {
+    /// The region that starts at this distance below a high image, or at the lowest address.
+    fn below_high(image: &Image, distance: u64, file_offset: u64) -> Self {
+        let distance = distance.min(image.base - LOWEST);
+        Self {
+            start: image.base - distance,
+            size: distance,
+            is_below: true,
+            shift: 0,
+            file_offset,
+            data: None,
+        }
+    }
+
+    /// The next region, which has more space: nearer to the program if it is above, farther from it if it is below a high
+    /// image. `None` if there is none, or if `self` is not one of the usual ones.
+    pub fn larger(&self, image: &Image) -> Option<Self> {
+        if is_high(image) {
+            let next = Self::below_high(image, GAP, self.file_offset);
+            let is_first = self.start == image.base.saturating_sub(NEAR_BELOW);
+            let is_usual = is_first && self.data.is_none();
+            return (is_usual && next.size > self.size).then_some(next);
+        }
         let start_after = |gap: u64| (image.end + gap).next_multiple_of(PAGE);
         let is_usual = image.kind.is_program() && !self.is_below && self.shift == 0;
         let number = GAPS.iter().position(|gap| start_after(*gap) == self.start);
