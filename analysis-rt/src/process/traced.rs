@@ -3,21 +3,35 @@
 //! A task stops wherever it is, so it may hold a lock of the runtime's, for which the task that stopped it would wait for
 //! ever. On a stack of the runtime's its rsp is not the program's either, and who looks for pointers finds no stack. Locks
 //! are held on such a stack only. So a task that stops there continues and is stopped again, until it has left that stack.
+//!
+//! A process that asks to be traced (PTRACE_TRACEME) is about to execute the program that its parent, a debugger, looks at.
 
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use atom_abi::SystemCall;
 
-use crate::sys::call::{is_error, syscall};
+use crate::sys::call::{getpid, is_error, syscall};
 use crate::sys::sandbox;
 use crate::sys::stacks::{self, MOST_PAUSES};
 
 /// Where the kernel writes registers that nobody reads.
 static mut UNUSED: MaybeUninit<libc::user_regs_struct> = MaybeUninit::uninit();
 
-/// Looks at a system call that stops a task, before it is made. Makes the call, and leaves one with the same answer.
+/// Number of the last process that has asked to be traced. A child in its parent's memory leaves its own there, too.
+static TRACED: AtomicU32 = AtomicU32::new(0);
+
+/// True if the process has asked its parent to trace it.
+pub(crate) fn is_traced() -> bool {
+    TRACED.load(Ordering::Relaxed) == getpid()
+}
+
+/// Looks at a system call before it is made. If it stops a task, makes it and leaves one with the same answer.
 pub(crate) fn look(call: &mut SystemCall) {
     let [request, pid, ..] = call.arguments;
+    if call.number as i64 == libc::SYS_ptrace && request as u32 == libc::PTRACE_TRACEME {
+        return TRACED.store(getpid(), Ordering::Relaxed);
+    }
     let needed = [libc::SYS_ptrace, libc::SYS_waitid, libc::SYS_wait4];
     if call.number as i64 != libc::SYS_ptrace
         || request as u32 != libc::PTRACE_ATTACH

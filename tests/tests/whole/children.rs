@@ -204,6 +204,8 @@ fn what_is_not_instrumented_runs_and_is_listed() {
     assert!(reason(&lines).contains("set-user-ID"), "{lines:?}");
     let lines = folder.same(&["./caller", "descriptor"]);
     assert!(reason(&lines).contains("descriptor"), "{lines:?}");
+    let lines = folder.same(&["./caller", "traced"]);
+    assert!(reason(&lines).contains("traces"), "{lines:?}");
     // An error is none that ran.
     let lines = folder.same(&["./caller", "errors"]);
     assert_eq!(lines.len(), 1, "{lines:?}");

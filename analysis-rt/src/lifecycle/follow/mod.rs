@@ -14,7 +14,7 @@ mod file;
 
 use crate::c::string::strlen;
 use crate::lifecycle::{deferred, exec};
-use crate::process::{note, told};
+use crate::process::{note, told, traced};
 use crate::sys::call::{getpid, syscall};
 use crate::sys::decimal::Decimal;
 use file::Verdict;
@@ -49,6 +49,10 @@ pub(crate) unsafe fn execve(path: usize, argv: usize, envp: usize) {
         let verdict = match () {
             () if OF_THIS_PROCESS.iter().any(|p| bytes(path).starts_with(p)) => {
                 Verdict::Unseen("its path is one in /proc")
+            }
+            // Its parent decodes the file, and counts its stops.
+            () if traced::is_traced() => {
+                Verdict::Unseen("its parent traces it, as a debugger does")
             }
             () if has_little_space() => Verdict::Unseen("its address space is limited"),
             () => file::judge(path as *const u8),

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -158,6 +159,20 @@ int main(int argc, char **argv)
             _exit(99);
         }
         say_end(pid);
+    } else if (!strcmp(way, "traced")) {
+        // As a debugger starts a program: its child stops at the first instruction, and nowhere else.
+        int status, stops = 0;
+        pid = fork();
+        if (pid == 0) {
+            ptrace(PTRACE_TRACEME, 0, 0, 0);
+            execl("./callee", "traced", (char *)0);
+            _exit(99);
+        }
+        while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
+            printf("stop %d by %d\n", ++stops, WSTOPSIG(status));
+            ptrace(PTRACE_CONT, pid, 0, 0);
+        }
+        printf("status %x\n", status);
     } else if (!strcmp(way, "scripts")) {
         for (int i = 0; i < 2; i++) {
             char *script = i ? "./script-in-script" : "./script";
