@@ -88,36 +88,63 @@ impl End {
     }
 }
 
-/// Whether the word at rsp is the return address that the caller's `call` pushed.
+/// How many words at rsp a block stored there itself. The one after them is the return address that the caller's `call`
+/// pushed, as far as the block tells.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct StackTop {
+    own_words: u32,
+}
+
+/// How an instruction changes the top of the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum StackTop {
-    /// It is, as far as this block tells.
-    Caller,
-    /// The block stored a word there, so `ret` is a jump to a computed address.
-    Computed,
+pub enum StackChange {
+    /// It pushes a word.
+    Pushes,
+    /// It pops a word.
+    Pops,
+    /// It stores to the word at rsp.
+    Stores,
+    /// It moves rsp, or the word at rsp is a return address after it.
+    Moves,
 }
 
 impl StackTop {
-    /// The state after an instruction; `None` if the instruction does not change it. `push; ret`
-    /// enters a function with its arguments live (setcontext, retpolines).
-    pub fn after(instruction: &Instruction) -> Option<Self> {
+    /// The state after a change.
+    pub fn after(self, change: StackChange) -> Self {
+        let own_words = match change {
+            StackChange::Pushes => self.own_words.saturating_add(1),
+            StackChange::Pops => self.own_words.saturating_sub(1),
+            StackChange::Stores => self.own_words.max(1),
+            StackChange::Moves => 0,
+        };
+        Self { own_words }
+    }
+
+    /// True if `ret` is a jump to a word that the block stored. Such a `ret` enters a function with its arguments live
+    /// (setcontext, retpolines, first functions of threads).
+    fn is_computed(self) -> bool {
+        self.own_words > 0
+    }
+}
+
+impl StackChange {
+    /// What an instruction does; `None` if it does not change the top of the stack.
+    pub fn of(instruction: &Instruction) -> Option<Self> {
+        let to_rsp = instruction.op0_kind() == OpKind::Register
+            && instruction.op0_register() == Register::RSP;
         match instruction.mnemonic() {
-            Mnemonic::Push | Mnemonic::Pushfq => return Some(Self::Computed),
-            Mnemonic::Pop | Mnemonic::Popfq | Mnemonic::Leave | Mnemonic::Call => {
-                return Some(Self::Caller);
-            }
+            Mnemonic::Cmp | Mnemonic::Test => return None,
+            Mnemonic::Push | Mnemonic::Pushfq => return Some(Self::Pushes),
+            Mnemonic::Pop | Mnemonic::Popfq if !to_rsp => return Some(Self::Pops),
+            Mnemonic::Leave | Mnemonic::Call => return Some(Self::Moves),
+            _ if to_rsp => return Some(Self::Moves),
             _ => {}
-        }
-        if instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP
-        {
-            return Some(Self::Caller);
         }
         let stores_at_top = instruction.op0_kind() == OpKind::Memory
             && instruction.memory_base() == Register::RSP
             && instruction.memory_index() == Register::None
-            && instruction.memory_displacement64() == 0
-            && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
-        stores_at_top.then_some(Self::Computed)
+            && instruction.memory_displacement64() == 0;
+        stores_at_top.then_some(Self::Stores)
     }
 }
 
@@ -205,7 +232,7 @@ pub fn end_of(program: Program<'_>, b: BlockId, top: StackTop, convention: Conve
             }
         }
         ControlFlow::IndirectCall => End::CallPointer,
-        ControlFlow::Return if is_open || top == StackTop::Computed => End::Unknown,
+        ControlFlow::Return if is_open || top.is_computed() => End::Unknown,
         ControlFlow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
         ControlFlow::Return => End::Return,
         ControlFlow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::convention::{AT_GO_ENTRY, Convention};
 use super::effects::{Effects, EffectsOf, Transfer, is_stack_store, purpose};
-use super::ends::{Callee, End, Program, StackTop, end_of, tails_of};
+use super::ends::{Callee, End, Program, StackChange, StackTop, end_of, tails_of};
 use super::expectations::{Expectations, Names};
 use super::span::Span;
 use super::{RegSet, far_calls, unknown_code};
@@ -389,7 +389,7 @@ struct Known {
     sets_df: bool,
     restores_flags: bool,
     /// How the instruction changes the top of the stack; `None` if it does not.
-    stack_top: Option<StackTop>,
+    stack_change: Option<StackChange>,
 }
 
 /// Reads instructions, and remembers the facts by their bytes.
@@ -415,7 +415,7 @@ impl<'a> Reader<'a> {
             effects: Effects::default(),
             read: RegSet::EMPTY,
             fresh: RegSet::EMPTY,
-            stack_top: StackTop::Caller,
+            stack_top: StackTop::default(),
             sets_df: false,
             restores_flags: false,
         };
@@ -436,8 +436,8 @@ impl<'a> Reader<'a> {
             found.effects = found.effects.then(&known.effects);
             found.sets_df |= known.sets_df;
             found.restores_flags |= known.restores_flags;
-            if inst.flow != ControlFlow::Return {
-                found.stack_top = known.stack_top.unwrap_or(found.stack_top);
+            if let (false, Some(change)) = (inst.flow == ControlFlow::Return, known.stack_change) {
+                found.stack_top = found.stack_top.after(change);
             }
         }
         found
@@ -456,7 +456,7 @@ impl<'a> Reader<'a> {
                     Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
                 ),
                 restores_flags: instruction.mnemonic() == Mnemonic::Popfq,
-                stack_top: StackTop::after(&instruction),
+                stack_change: StackChange::of(&instruction),
             }
         })
     }

@@ -143,12 +143,22 @@ fn a_saved_register_is_live_through_its_callee() {
 fn pointers_keep_arguments_alive_and_returns_in_disguise_everything() {
     let program = start("mov rbx,rdi\ncall rbx\nxor edi,edi\nmov eax,60\nsyscall\nud2")
         + &procedure("enter", "push rdi\nmov edi,1\nret")
+        + &procedure(
+            "start",
+            "mov rsp,rdi\npush rsi\npush rdx\npush rcx\nmov ecx,0\npop rdi\nret",
+        )
+        + &procedure(
+            "saves",
+            "push rbx\npush rcx\nmov ebx,1\npop rcx\npop rbx\nret",
+        )
         + &procedure("through", "jmp [rdi+8]");
     with_live("pointers", &program, |cfg, live| {
         let call = before(cfg, live, "_start", 1);
         assert!(call.contains(RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED));
         assert!(!call.intersects(RegSet::FLAGS | RegSet::xmm(8)));
         assert_eq!(before(cfg, live, "enter", 2), RegSet::ALL);
+        assert_eq!(before(cfg, live, "start", 6), RegSet::ALL);
+        assert_ne!(before(cfg, live, "saves", 5), RegSet::ALL);
         assert!(!before(cfg, live, "through", 0).intersects(RegSet::FLAGS));
     });
 }
