@@ -2,12 +2,13 @@
 //! inserted code.
 
 use crate::ids::InstId;
-use crate::plan::Position;
+use crate::plan::{Insertion, Position};
 use crate::unwind::go::write::{MovedProcedure, NewText, Segment};
 use crate::unwind::write::{AddressMap, MovedRange, OutOfLine};
+use crate::x86::{Instruction, InstructionInfoFactory, OpAccess, Run};
 
 use super::Frames;
-use super::procedure::{snippets_size, take_at};
+use super::procedure::{snippet_size, snippets_size, take_at};
 
 impl Frames<'_> {
     /// The moved procedures by new address.
@@ -54,14 +55,11 @@ impl Frames<'_> {
                 behind = take_at(&mut rest, inst, Position::After);
                 take_at(&mut rest, inst, Position::Taken);
             }
-            // Signals wait until a boundary, which is in front of inserted code. There the state is the program's, and the
-            // thread may be stopped.
-            add(label, old, false);
+            self.pieces_inserted(before, label, &mut |new, is_inside| {
+                add(new, old, is_inside)
+            });
             let new = label + u64::from(snippets_size(plan, before));
-            if new != label {
-                add(label + 1, old, true);
-                add(new, old, false);
-            }
+            add(new, old, false);
             let end = new + u64::from(layout.form_size(cfg, proc, inst));
             // What holds after an instruction holds in front of the next one.
             let next = if old_end < procedure.old_end {
@@ -69,11 +67,8 @@ impl Frames<'_> {
             } else {
                 old
             };
+            self.pieces_inserted(behind, end, &mut |new, is_inside| add(new, next, is_inside));
             let after = snippets_size(plan, behind);
-            if after != 0 {
-                add(end, next, false);
-                add(end + 1, next, true);
-            }
             if let Some((_, target)) = bridges.next_if(|bridge| bridge.0 == inst) {
                 let inside = procedure.old <= *target && *target < procedure.old_end;
                 let old = if inside { *target } else { old };
@@ -82,12 +77,72 @@ impl Frames<'_> {
         }
     }
 
+    /// The pieces of insertions that follow each other from an address on. Before the first instruction of each that writes
+    /// registers, the thread has the program's values, and may be stopped. The processor interrupts a short loop nearly always
+    /// after the same instruction, the addition of a counter: if the thread could not be stopped there, the runtime of Go would
+    /// try for minutes.
+    fn pieces_inserted(
+        &self,
+        insertions: &[Insertion],
+        start: u64,
+        add: &mut impl FnMut(u64, bool),
+    ) {
+        let mut at = start;
+        for insertion in insertions {
+            add(at, false);
+            if let Some(inside) = self.inside(insertion) {
+                add(at + inside, true);
+            }
+            at += u64::from(snippet_size(self.plan, insertion));
+        }
+    }
+
+    /// Distance in bytes from the start of an insertion's code at which a thread may have other values than the program's: the end
+    /// of the first instruction that writes a register, if there are more instructions. The code keeps flags that are live in a
+    /// register, so they do not differ before.
+    fn inside(&self, insertion: &Insertion) -> Option<u64> {
+        let snippet = &self.plan.snippets[insertion.snippet as usize];
+        let start = snippet.code.start as usize;
+        let code = &self.plan.code[start..start + snippet.main_size() as usize];
+        let (mut run, mut info) = (Run::new(code, 0), InstructionInfoFactory::new());
+        let mut instruction = Instruction::default();
+        let mut size = 0;
+        while size < code.len() && run.next_into(&mut instruction) {
+            size += instruction.len();
+            let used = info.info(&instruction).used_registers();
+            let reads = |access| matches!(access, OpAccess::Read | OpAccess::CondRead);
+            if !used.iter().all(|register| reads(register.access())) {
+                break;
+            }
+        }
+        (size < code.len()).then_some(size as u64)
+    }
+
     /// Pieces of code that is apart from its block.
-    fn pieces_apart(out_of_line: &[OutOfLine], out: &mut Vec<Segment>) {
+    fn pieces_apart(
+        &self,
+        procedure: &MovedProcedure,
+        out_of_line: &[OutOfLine],
+        out: &mut Vec<Segment>,
+    ) {
+        let (plan, layout) = (self.plan, self.layout);
+        let Some(proc) = layout.moved_proc_at(self.cfg, procedure.old) else {
+            return;
+        };
+        let taken = &layout.procs[proc.index()].taken;
+        let is_plain = |code: &OutOfLine| {
+            let offset = (code.new - procedure.new) as u32;
+            let at = taken.binary_search_by_key(&offset, |t| t.1);
+            at.is_ok_and(|i| {
+                let here = layout.insertions_at(plan, proc, taken[i].0).iter();
+                let mut here = here.filter(|i| i.position == Position::Taken);
+                !here.any(|i| self.inside(i).is_some())
+            })
+        };
         out.extend(out_of_line.iter().map(|code| Segment {
             new: code.new,
             old: code.old,
-            is_inside: true,
+            is_inside: !is_plain(code),
             depth: 0,
         }));
     }
@@ -104,7 +159,7 @@ impl NewText for Frames<'_> {
         let mut segments = Vec::new();
         self.pieces_in_line(procedure, &mut segments);
         let inserted = self.inserted(&range);
-        Self::pieces_apart(&inserted.out_of_line, &mut segments);
+        self.pieces_apart(procedure, &inserted.out_of_line, &mut segments);
         segments.sort_by_key(|segment| segment.new);
         if inserted.adjustments.is_empty() {
             return segments;
