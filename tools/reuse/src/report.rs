@@ -7,6 +7,7 @@ use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Readers, Sum};
 use atom_tool::{AllThreads, PathNames};
 
+use crate::Cache;
 use crate::data::{ELSEWHERE, Numbered, STACK, UNNAMED};
 use crate::heap::{self, Origin};
 use crate::histogram::{self, BINS, Histogram};
@@ -175,31 +176,30 @@ fn histogram_powers(histogram: &Histogram) -> u32 {
 
 /// The columns of tables by procedure and by data.
 fn columns(run: &Run) -> Vec<Column> {
-    let mut columns = vec![
-        Column::count("references", "references"),
-        Column::share("%", "references"),
-        Column::count("first touches", "references"),
-    ];
+    // The first one is the measure by which rows are ranked.
     let caches = run.caches.iter();
-    columns.extend(caches.map(|cache| Column::count(cache.name, "references")));
-    columns
+    let misses = caches.map(|cache| Column::count(cache.name, "references"));
+    misses
+        .chain([
+            Column::count("references", "references"),
+            Column::share("%", "references"),
+            Column::count("first touches", "references"),
+        ])
+        .collect()
 }
 
 fn cells(histogram: &Histogram, run: &Run, total: u64) -> Vec<Cell> {
     let references = histogram.references();
-    let mut cells = vec![
-        references.into(),
-        Cell::percent(references, total),
-        histogram.first.into(),
-    ];
-    for cache in &run.caches {
-        cells.push(histogram.misses((cache.bytes >> run.line).max(1)).into());
-    }
-    cells
+    let misses = |cache: &Cache| histogram.misses((cache.bytes >> run.line).max(1));
+    let caches = run.caches.iter().map(|cache| misses(cache).into());
+    caches
+        .chain([
+            references.into(),
+            Cell::percent(references, total),
+            histogram.first.into(),
+        ])
+        .collect()
 }
-
-/// Column by which tables are sorted: misses of the smallest cache.
-const SORTED: usize = 3;
 
 fn procedures(report: &mut Report, run: &Run, counts: &Counts, sites: Sites) {
     let mut columns = columns(run);
@@ -218,7 +218,8 @@ fn procedures(report: &mut Report, run: &Run, counts: &Counts, sites: Sites) {
         row.extend([Cell::Address(site.pc), site.place(), site.proc.into()]);
         table.row_of(row);
     }
-    table.sort(0).sort(SORTED);
+    // By misses of the smallest cache, and where those are equal by references.
+    table.sort(run.caches.len()).sort(0);
     let all = counts.procs.iter().filter_map(|(number, histogram)| {
         let site = sites.get(number as usize)?;
         Some((site.proc_of_process().into_owned(), histogram))
@@ -332,7 +333,8 @@ fn data(report: &mut Report, run: &Run, counts: &Counts, places: &Places) {
         cells.extend([cell(row.blocks), cell(row.bytes), name.clone().into()]);
         table.row_of(cells);
     }
-    table.sort(0).sort(SORTED);
+    // By misses of the smallest cache, and where those are equal by references.
+    table.sort(run.caches.len()).sort(0);
     let all = rows
         .iter()
         .map(|(name, row)| (name.clone(), &row.histogram));

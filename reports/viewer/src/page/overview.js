@@ -15,8 +15,9 @@ function drawFacts(model) {
     let text = isText ? fact.value : shown(fact.value);
     if ((fact.type === "percent" || fact.name.endsWith("%")) && typeof fact.value === "number") text = fact.value.toFixed(2) + " %";
     if (fact.type === "seconds" && typeof fact.value === "number") text = duration(fact.value * 1e6);
-    const unit = fact.unit && !fact.name.includes(fact.unit) && !["percent", "seconds"].includes(fact.type) ? ` (${fact.unit})` : "";
-    card(byId("facts"), fact.name + unit, text, isText);
+    const unit = fact.type === "bytes" ? "bytes" : fact.unit;
+    const isNamed = unit && !fact.name.includes(unit) && !["percent", "seconds"].includes(fact.type);
+    card(byId("facts"), fact.name + (isNamed ? ` (${unit})` : ""), text, isText);
   }
 }
 
