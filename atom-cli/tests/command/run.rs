@@ -1,11 +1,11 @@
 //! `atom run` and `atom kept`: the program behaves as if it had been started directly.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -146,6 +146,15 @@ fn quiet_runs_print_no_notes() {
     assert!(stderr(&output).contains("unknown option `--nonsense`"));
 }
 
+/// Starts a command, and waits until its program has said that it is ready. The program's output stays open.
+fn ready(command: &mut Command) -> (Child, ChildStdout) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut said = [0; 6];
+    let mut output = child.stdout.take().expect("a pipe");
+    output.read_exact(&mut said).expect("it is ready");
+    (child, output)
+}
+
 #[test]
 fn signals_end_both() {
     let runs = Runs::new();
@@ -154,14 +163,8 @@ fn signals_end_both() {
         assert_eq!(output.status.signal(), Some(signal), "{}", stderr(&output));
     }
     // The program gets what is sent to atom.
-    let mut child = runs
-        .command(&["run", "-q", "icount", "--", "./app", "wait"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("atom runs");
-    let mut ready = [0; 6];
-    let mut stdout = child.stdout.take().expect("a pipe");
-    std::io::Read::read_exact(&mut stdout, &mut ready).expect("it is ready");
+    let words = ["run", "-q", "icount", "--", "./app", "wait"];
+    let (mut child, _output) = ready(&mut runs.command(&words));
     // SAFETY: a system call on a process of ours.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     let status = child.wait().expect("it ends");
@@ -209,14 +212,8 @@ fn a_second_signal_of_one_request_costs_no_report() {
     let runs = Runs::new();
     // A static program dies at once, and its watcher reports.
     runs.folder.compile("still", PROGRAM, &["-O1", "-static"]);
-    let mut child = runs
-        .command(&["run", "-q", "icount", "--", "./still", "wait"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("atom runs");
-    let mut ready = [0; 6];
-    let mut stdout = child.stdout.take().expect("a pipe");
-    std::io::Read::read_exact(&mut stdout, &mut ready).expect("it is ready");
+    let words = ["run", "-q", "icount", "--", "./still", "wait"];
+    let (mut child, _output) = ready(&mut runs.command(&words));
     let program = child_named(child.id(), "still");
     let watcher = child_named(child.id(), "atom-watcher");
     // SAFETY: system calls on processes of ours.
@@ -241,16 +238,10 @@ fn a_signal_that_is_ignored_by_inheritance_is_passed_on() {
     let atom = env!("CARGO_BIN_EXE_atom");
     for (ignored, before) in [("trap '' INT; ", 1), ("", 0)] {
         let script = format!("{ignored}exec {atom} run -q icount -- ./app handle");
-        let mut child = Command::new("sh")
-            .current_dir(runs.folder.path())
-            .env("XDG_CACHE_HOME", runs.cache())
-            .args(["-c", &script])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a shell");
-        let mut ready = [0; 6];
-        let mut stdout = child.stdout.take().expect("a pipe");
-        std::io::Read::read_exact(&mut stdout, &mut ready).expect("it is ready");
+        let mut shell = Command::new("sh");
+        shell.current_dir(runs.folder.path());
+        shell.env("XDG_CACHE_HOME", runs.cache());
+        let (mut child, _output) = ready(shell.args(["-c", &script]));
         // SAFETY: a system call on a process of ours.
         unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
         let status = child.wait().expect("it ends");
