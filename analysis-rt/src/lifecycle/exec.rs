@@ -4,6 +4,9 @@
 //! other end, but is ready to continue. If the call fails, the program continues, and the real end writes
 //! totals once more, which replace the ones written here. Programs look for a file in several places by calling
 //! `execve` for each place; so nothing happens where the file does not exist.
+//!
+//! A child in its parent's memory may have some KB of stack, above the parent's frames (`posix_spawn`). So functions with large
+//! frames are not part of [`exec`], and none is active while another one runs.
 
 use core::ffi::c_char;
 
@@ -52,6 +55,7 @@ pub unsafe extern "C" fn exec(file: *const c_char, how: usize) {
 ///
 /// # Safety
 /// The path can be read.
+#[inline(never)]
 unsafe fn note_name(path: *const c_char) {
     const BECOMES: u8 = b'B';
     // SAFETY: the caller's promise.
@@ -82,6 +86,7 @@ unsafe fn is_executable(file: *const c_char) -> bool {
 ///
 /// # Safety
 /// `name` is null or a string.
+#[inline(never)]
 unsafe fn is_found(name: *const c_char) -> bool {
     // SAFETY: the caller's promise.
     let name = unsafe {

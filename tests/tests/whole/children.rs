@@ -61,7 +61,7 @@ impl Folder {
         symlink("circle", folder.path.join("circle")).unwrap();
         std::fs::create_dir(folder.path.join("folder")).unwrap();
         let flags = ["-Wl,--dynamic-linker,/no/such/loader"];
-        compile("callee.c", &folder.path.join("no-loader"), &flags);
+        compile("gcc", "callee.c", &folder.path.join("no-loader"), &flags);
         folder
     }
 
@@ -136,18 +136,18 @@ fn compiled() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Folder::new("compiled").path;
-        compile("caller.c", &folder.join("caller"), &["-pthread"]);
-        compile("callee.c", &folder.join("callee"), &[]);
+        compile("gcc", "caller.c", &folder.join("caller"), &["-pthread"]);
+        compile("gcc", "callee.c", &folder.join("callee"), &[]);
         folder
     })
 }
 
-fn compile(source: &str, out: &Path, flags: &[&str]) {
-    programs::needed("gcc");
+fn compile(compiler: &str, source: &str, out: &Path, flags: &[&str]) {
+    let compiler = programs::needed(compiler);
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/whole/programs")
         .join(source);
-    let mut command = Command::new("gcc");
+    let mut command = Command::new(compiler);
     command.args(["-O2", "-w"]).args(flags).arg(source);
     let output = command.arg("-o").arg(out).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -212,6 +212,25 @@ fn what_is_not_instrumented_runs_and_is_listed() {
 }
 
 #[test]
+fn children_with_little_stack_leave_their_parents_alone() {
+    let folder = Folder::with_programs("spawner");
+    compile("musl-gcc", "spawner.c", &folder.path.join("spawner"), &[]);
+    let words = ["./callee", "./set-user-id", "./script", "./cut", "./none"];
+    for more in ["0", "80", "400"] {
+        let words = [
+            &["env", &format!("SPAWN_MORE={more}"), "./spawner"],
+            &words[..],
+        ]
+        .concat();
+        let lines = folder.same(&words);
+        assert!(
+            lines.iter().any(|l| l.program.ends_with("callee")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
 fn a_process_that_executes_programs_in_a_row_keeps_all_reports() {
     let folder = Folder::with_programs("chain");
     let lines = folder.same(&["./caller", "chain", "3"]);
@@ -230,7 +249,12 @@ fn a_process_that_executes_programs_in_a_row_keeps_all_reports() {
 #[test]
 fn static_programs_follow_and_are_followed() {
     let folder = Folder::with_programs("static");
-    compile("caller.c", &folder.path.join("static-caller"), &["-static"]);
+    compile(
+        "gcc",
+        "caller.c",
+        &folder.path.join("static-caller"),
+        &["-static"],
+    );
     let lines = folder.same(&["./static-caller", "vfork"]);
     assert_eq!(programs_of(&lines), ["callee", "static-caller"]);
     let lines = folder.same(&["./caller", "./static-caller", "errors"]);

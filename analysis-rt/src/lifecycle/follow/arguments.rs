@@ -8,7 +8,7 @@
 //! an array stands for an empty one.
 
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::process::copy::copy_words;
 use crate::process::run;
@@ -16,18 +16,24 @@ use crate::sys::call::syscall;
 use crate::sys::decimal::Decimal;
 use crate::sys::memory::{self, PAGE};
 
-/// Number of pointers that are put on the stack; more are put into a mapping.
-const ON_STACK: usize = 500;
+/// Number of pointers that are put on the stack, which may have 5 KB in all (musl's `posix_spawn`); more are put into a mapping.
+const ON_STACK: usize = 96;
 /// Number of pointers that are read at once.
 const AT_ONCE: usize = 64;
 /// Number of pointers that no kernel accepts.
 const TOO_MANY: usize = 1 << 24;
 
-/// Mapping for long arguments that the process, or a child in its memory, used last; its first word is its
-/// size. A child in its parent's memory cannot unmap it after a successful call, so the next call does. At
-/// that time the kernel may still be reading the array for another thread: that call fails (EFAULT), and
-/// the application's own call follows.
-static LAST: AtomicPtr<usize> = AtomicPtr::new(null_mut());
+/// Number of mappings that may be there at the same time.
+const MAPPINGS: usize = 16;
+
+/// Mappings for long arguments that the process, or children in its memory, used last; the first word of each is its
+/// size. A child in its parent's memory cannot unmap it after a successful call, so the call does that gets the same place,
+/// after as many others as there are places. If the kernel is still reading the array then, for another thread, that thread's call
+/// fails (EFAULT), and the application's own call follows.
+static LAST: [AtomicPtr<usize>; MAPPINGS] = [const { AtomicPtr::new(null_mut()) }; MAPPINGS];
+
+/// Number of calls that have got a place so far.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Executes the words with path, arguments and environment after them. Returns if that fails.
 ///
@@ -58,19 +64,20 @@ pub(super) unsafe fn execute(words: &[u8], call: [usize; 3]) {
     if mapping.is_null() {
         return;
     }
+    let last = &LAST[CALLS.fetch_add(1, Ordering::Relaxed) % MAPPINGS];
     // SAFETY: the mapping was made just now, with this size, for this call. The previous one is not in use,
     // but for the case that `LAST` tells of.
     unsafe {
         *mapping = size;
         let array = core::slice::from_raw_parts_mut(mapping.add(1), all);
-        free(LAST.swap(null_mut(), Ordering::AcqRel));
+        free(last.swap(null_mut(), Ordering::AcqRel));
         if !fill(array, words, numbers, call) {
             return free(mapping);
         }
-        free(LAST.swap(mapping, Ordering::AcqRel));
+        free(last.swap(mapping, Ordering::AcqRel));
         let array = mapping.add(1).cast_const();
         execute_array(array);
-        if LAST
+        if last
             .compare_exchange(mapping, null_mut(), Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
