@@ -217,11 +217,8 @@ fn children_with_little_stack_leave_their_parents_alone() {
     compile("musl-gcc", "spawner.c", &folder.path.join("spawner"), &[]);
     let words = ["./callee", "./set-user-id", "./script", "./cut", "./none"];
     for more in ["0", "80", "400"] {
-        let words = [
-            &["env", &format!("SPAWN_MORE={more}"), "./spawner"],
-            &words[..],
-        ]
-        .concat();
+        let variable = format!("SPAWN_MORE={more}");
+        let words = [&["env", &variable, "./spawner"], &words[..]].concat();
         let lines = folder.same(&words);
         assert!(
             lines.iter().any(|l| l.program.ends_with("callee")),
