@@ -153,7 +153,7 @@ pub fn run_program(arguments: &Arguments) -> Result<std::result::Result<Ended, u
     let mut arguments = in_any_folder(arguments);
     let tool = tool_file(arguments.words.tool(), &arguments.tool_parts)?;
     let of_report = arguments.words.take_report_options(&tool);
-    places::check(&tool, &of_report)?;
+    places::check(&tool, &[arguments.words.options(), &of_report].concat())?;
     let arguments = &arguments;
     let program = Program::find(&arguments.command)?;
     let store = Store::open()?;

@@ -11,8 +11,8 @@ use crate::tool_file;
 
 const DOING: &str = "preparing the report";
 
-/// Refuses to run a program whose report cannot be made: its folder is missing, or takes no new file. `options` are those of the
-/// report, with their values. Tells if the disk is full.
+/// Refuses to run a program whose report cannot be made: its folder is missing, or takes no new file. `options` are the
+/// tool's, with those of the report. Tells if the disk is full.
 pub fn check(tool: &Path, options: &[String]) -> Result<()> {
     let Some(help) = tool_file::help_with_report(tool) else {
         return Ok(());
