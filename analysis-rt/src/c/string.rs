@@ -200,6 +200,15 @@ pub(crate) unsafe extern "C" fn strlen(s: *const c_char) -> usize {
     n
 }
 
+/// The bytes of a string, without the null.
+///
+/// # Safety
+/// A null ends the string, which lives as long as the result is used.
+pub(crate) unsafe fn bytes<'a>(string: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(string.cast(), strlen(string)) }
+}
+
 pub(crate) unsafe extern "C" fn strnlen(s: *const c_char, max: usize) -> usize {
     let mut n = 0;
     // SAFETY: C's contract: readable up to a null or `max`.

@@ -11,7 +11,7 @@
 use core::ffi::c_char;
 
 use crate::c::environment::getenv;
-use crate::c::string::strlen;
+use crate::c::string::bytes;
 use crate::lifecycle::{end, watcher};
 use crate::process::{dispatch, note, told};
 use crate::sys::call::syscall;
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn exec(file: *const c_char, how: usize) {
 unsafe fn note_name(path: *const c_char) {
     const BECOMES: u8 = b'B';
     // SAFETY: the caller's promise.
-    let name = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
+    let name = unsafe { bytes(path) };
     note::leave_of_process(BECOMES, &[name]);
 }
 
@@ -93,7 +93,7 @@ unsafe fn is_found(name: *const c_char) -> bool {
         if name.is_null() {
             return false;
         }
-        core::slice::from_raw_parts(name.cast::<u8>(), strlen(name))
+        bytes(name)
     };
     if name.contains(&b'/') {
         // SAFETY: the caller's promise.
@@ -105,7 +105,7 @@ unsafe fn is_found(name: *const c_char) -> bool {
         if path.is_null() {
             return true;
         }
-        core::slice::from_raw_parts(path.cast::<u8>(), strlen(path))
+        bytes(path)
     };
     let mut buffer = [0u8; MOST];
     path.split(|b| *b == b':').any(|folder| {

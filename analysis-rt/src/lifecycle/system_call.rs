@@ -11,7 +11,7 @@ use core::mem::MaybeUninit;
 
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
-use crate::c::string::strlen;
+use crate::c::string::bytes;
 use crate::lifecycle::actions::Context;
 use crate::lifecycle::{dispositions, follow, handlers, last_stack, late};
 use crate::process::{
@@ -213,7 +213,7 @@ unsafe fn object(folder: usize, path: usize) -> Option<&'static ObjectInfo> {
     }
     let path = path as *const c_char;
     // SAFETY: the kernel has read the path just now.
-    let path = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
+    let path = unsafe { bytes(path) };
     let is_modified = |o: &ObjectInfo| {
         let is_it = (o.device, o.inode) == (stat.st_dev, stat.st_ino) || objects::path(o) == path;
         is_it && o.instrumented.len != 0

@@ -12,7 +12,9 @@
 mod arguments;
 mod file;
 
-use crate::c::string::strlen;
+use core::ffi::c_char;
+
+use crate::c::string::bytes;
 use crate::lifecycle::{deferred, exec};
 use crate::process::{note, told, traced};
 use crate::sys::call::{getpid, syscall};
@@ -47,7 +49,10 @@ pub(crate) unsafe fn execve(path: usize, argv: usize, envp: usize) {
         }
         let call = [libc::SYS_execve as usize, path, argv, envp, 0, 0];
         let verdict = match () {
-            () if OF_THIS_PROCESS.iter().any(|p| bytes(path).starts_with(p)) => {
+            () if OF_THIS_PROCESS
+                .iter()
+                .any(|p| bytes(path as *const c_char).starts_with(p)) =>
+            {
                 Verdict::Unseen("its path is one in /proc")
             }
             // Its parent decodes the file, and counts its stops.
@@ -59,14 +64,18 @@ pub(crate) unsafe fn execve(path: usize, argv: usize, envp: usize) {
         };
         match verdict {
             Verdict::Unknown => {}
-            Verdict::Unseen(reason) => run_as_it_is(reason, bytes(path), call),
+            Verdict::Unseen(reason) => run_as_it_is(reason, bytes(path as *const c_char), call),
             Verdict::Followed => {
                 exec::prepare();
                 deferred::leave();
                 arguments::execute(words, [path, argv, envp]);
                 deferred::stay();
                 // The arguments may be too long for more words.
-                run_as_it_is("atom cannot be executed in its place", bytes(path), call);
+                run_as_it_is(
+                    "atom cannot be executed in its place",
+                    bytes(path as *const c_char),
+                    call,
+                );
             }
         }
     }
@@ -93,7 +102,7 @@ pub(crate) unsafe fn execveat(arguments: [usize; 6]) {
         }
         let call = [libc::SYS_execveat as usize, folder, path, argv, envp, flags];
         let mut buffer = [0; 512];
-        let name = match bytes(path) {
+        let name = match bytes(path as *const c_char) {
             [] => file_of(folder, &mut buffer),
             path => path,
         };
@@ -183,14 +192,4 @@ fn file_of(descriptor: usize, buffer: &mut [u8]) -> &[u8] {
         1.. => &buffer[..len as usize],
         _ => b"?",
     }
-}
-
-/// The bytes of a string.
-///
-/// # Safety
-/// The pointer leads to a string, which lives as long as the result is used.
-unsafe fn bytes<'a>(string: usize) -> &'a [u8] {
-    let string = string as *const u8;
-    // SAFETY: the caller's promise.
-    unsafe { core::slice::from_raw_parts(string, strlen(string.cast())) }
 }

@@ -62,13 +62,16 @@ impl Sizes {
     /// # Errors
     /// The message says what is wrong with the option.
     pub fn from_options(options: &Options<'_>) -> Result<Self> {
-        let (mut sizes, origin) = match (options.value("--caches")?, Machine::find()) {
-            (Some(text), _) => (named_sizes(text)?, "--caches".into()),
-            (None, Some(machine)) => (machine.sizes(), machine.origin()),
-            (None, None) => (
+        let of_machine = || match Machine::find() {
+            Some(machine) => (machine.sizes(), machine.origin()),
+            None => (
                 vec![32 << 10, 1 << 20, 32 << 20],
                 "usual ones, since neither Linux nor the processor tells this machine's".into(),
             ),
+        };
+        let (mut sizes, origin) = match options.value("--caches")? {
+            Some(text) => (named_sizes(text)?, "--caches".into()),
+            None => of_machine(),
         };
         sizes.sort_unstable();
         sizes.dedup();

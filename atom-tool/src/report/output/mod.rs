@@ -93,10 +93,14 @@ pub fn run_that_waits() -> Option<u32> {
 /// runs, as a forked child does not share it.
 pub fn create(template: &str) -> io::Result<BufWriter<File>> {
     let path = path(template);
-    match create_file(&path) {
-        Ok(file) => Ok(BufWriter::new(file)),
-        Err(e) => Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
-    }
+    create_file(&path)
+        .map(BufWriter::new)
+        .map_err(|e| named(&path, e))
+}
+
+/// An error that names the file.
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// As [`create`], for a path that is not a template.
@@ -115,7 +119,7 @@ pub fn append(template: &str) -> io::Result<File> {
 
 /// As [`append`], for a path that is not a template.
 pub fn append_file(path: &Path) -> io::Result<File> {
-    keep::append(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    keep::append(path).map_err(|e| named(path, e))
 }
 
 /// Writes to the end of the file of [`path`]. The first call creates it, as [`create`] does.
@@ -130,9 +134,7 @@ pub fn extend(template: &str, is_created: &mut bool, bytes: &[u8]) -> io::Result
         *is_created = true;
         file
     };
-    let path = || path(template);
-    file.write_all(bytes)
-        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path().display())))
+    file.write_all(bytes).map_err(|e| named(&path(template), e))
 }
 
 /// The files of this process have all their text. Somebody who has asked for them waits for that.
@@ -146,7 +148,7 @@ pub(crate) fn all_written() {
 pub(crate) fn write_profile(template: &str, bytes: &[u8]) -> io::Result<()> {
     let path = path(template);
     let written = keep::create(&path).and_then(|mut file| file.write_all(bytes));
-    written.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    written.map_err(|e| named(&path, e))?;
     record::profile_written(&path);
     Ok(())
 }
@@ -198,7 +200,7 @@ pub(crate) fn fill(
     written.map_err(|e| {
         let path = path(template);
         record::cut(&path);
-        io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+        named(&path, e)
     })
 }
 
