@@ -130,7 +130,7 @@ pub use navigation::labels::Label;
 pub use navigation::object::{Object, Section};
 pub use navigation::operands::{MemoryAccess, Operand, SourceFrame};
 pub use navigation::program::Program;
-pub use navigation::references::{References, Times, repeated};
+pub use navigation::references::{References, Times, lines_of, repeated};
 pub use navigation::registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use options::{Args, Options, WrongOption};
 pub use report::{Cell, Files, Report, ReportFiles};

@@ -57,6 +57,7 @@ programs! {
     jumptables_c: "jumptables.c",
     labeltable_s: "labeltable.S",
     last_c: "last.c",
+    lastbyte_c: "lastbyte.c",
     latecase_s: "latecase.S",
     lookalike_s: "lookalike.S",
     flagdispatch_s: "flagdispatch.S",

@@ -105,7 +105,11 @@ pub fn repeated(
             _ => (line - offset - size) / size,
         }
     };
-    let mut left = if size == 0 { 0 } else { times };
+    let mut left = match times.checked_mul(size) {
+        Some(0) => 0,
+        Some(bytes) if bytes <= MOST => times,
+        _ => possible(at, times, size, down),
+    };
     while left > 0 {
         let same = follow(at[0]).min(follow(at[1])).min(left - 1);
         // All elements of the run but the first find the same state.
@@ -121,9 +125,118 @@ pub fn repeated(
     }
 }
 
+/// Number of bytes that a repeated instruction may reference before anyone asks whether there is memory for them.
+const MOST: u64 = 1 << 32;
+
+/// Returns how many of `times` repetitions an instruction begins before it leaves the mapped memory: a number as high as
+/// that of a `memset` with a negative size ends with a fault.
+#[cold]
+#[inline(never)]
+fn possible(at: [u64; 2], times: u64, size: u64, down: bool) -> u64 {
+    let is_mapped = |number: u64| {
+        let Some(bytes) = number.checked_mul(size) else {
+            return false;
+        };
+        at.iter().filter(|a| **a != 0).all(|a| {
+            let lowest = a.wrapping_add(size).wrapping_sub(bytes);
+            let start = if down { lowest } else { *a };
+            is_mapped(start, bytes)
+        })
+    };
+    // `low` repetitions have memory, `high` have none.
+    let (mut low, mut high) = (0, times.saturating_add(1));
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        match is_mapped(middle) {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    // The repetition that faults is a reference, too.
+    times.min(low + 1)
+}
+
+/// Whether all pages of `bytes` bytes are mapped. The system call is made here: where a routine calls a function of a
+/// library, all registers have to be saved.
+fn is_mapped(start: u64, bytes: u64) -> bool {
+    const SYS_MSYNC: u64 = 26;
+    /// Starts nothing; only looks for the mappings.
+    const ASYNC: u64 = 1;
+    const PAGE: u64 = 4096;
+    let first = start & !(PAGE - 1);
+    let Some(end) = start.checked_add(bytes) else {
+        return false;
+    };
+    let mut done = SYS_MSYNC;
+    // SAFETY: the call changes no memory.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") done,
+            in("rdi") first,
+            in("rsi") end - first,
+            in("rdx") ASYNC,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    done == 0
+}
+
+/// Analysis side: the addresses of the blocks of `line` bytes, a power of two, that `size` bytes at an address touch. A
+/// reference beyond the end of the address space, which faults, touches the blocks up to the end.
+#[inline(always)]
+pub fn lines_of(address: u64, size: u64, line: u64) -> impl Iterator<Item = u64> {
+    let start = |address: u64| address & !(line - 1);
+    let first = start(address);
+    let last = start(address.saturating_add(size.saturating_sub(1)));
+    let number = if size == 0 {
+        0
+    } else {
+        (last - first) / line + 1
+    };
+    (0..number).map(move |n| first + n * line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn references_end_where_the_address_space_ends() {
+        let of = |address, size| lines_of(address, size, 64).collect::<Vec<_>>();
+        assert_eq!(of(63, 1), [0]);
+        assert_eq!(of(63, 2), [0, 64]);
+        assert_eq!(of(64, 129), [64, 128, 192]);
+        assert_eq!(of(64, 0), [0; 0]);
+        assert_eq!(of(u64::MAX, 1), [u64::MAX - 63]);
+        assert_eq!(of(u64::MAX - 70, 64), [u64::MAX - 127, u64::MAX - 63]);
+        assert_eq!(of(u64::MAX - 6, 8), [u64::MAX - 63]);
+    }
+
+    #[test]
+    fn repetitions_end_where_memory_ends() {
+        let memory = [0u8; 100];
+        let at = memory.as_ptr() as u64;
+        let count = |at, times, size, down| {
+            let mut seen = 0;
+            repeated(at, times, size, down, 4096, |_, n| seen += n);
+            seen
+        };
+        assert_eq!(count([at, at], 100, 1, 0), 200);
+        for down in [0, 1] {
+            for size in [1, 8] {
+                let of_one = count([at, 0], u64::MAX, size, down);
+                let of_two = count([at, at], u64::MAX, size, down);
+                assert!((100 / size..MOST).contains(&of_one), "{of_one}");
+                assert_eq!(of_two, 2 * of_one);
+                assert_eq!(count([at, 0], u64::MAX / 8 + 2, size, down), of_one);
+            }
+        }
+        // Page 1 has no memory; one repetition begins.
+        assert_eq!(count([0x1008, 0], u64::MAX, 8, 0), 1);
+    }
 
     #[test]
     fn runs_stay_within_their_lines() {

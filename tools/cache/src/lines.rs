@@ -4,7 +4,7 @@ use atom_tool::prelude::*;
 use atom_tool::simulate::cache::{Lines, MAX_LINES, Shape, bring_to_front, no_lines};
 use atom_tool::simulate::groups::{self, Member};
 use atom_tool::simulate::{Comparison, Seen, anew};
-use atom_tool::{ThreadCell, thread_state};
+use atom_tool::{ThreadCell, lines_of, thread_state};
 
 thread_state! {
     /// A thread's cache.
@@ -95,7 +95,7 @@ pub fn look_up_slow(cache: &Cache, shape: Shape, address: u64, size: u64, count:
 /// Looks up a reference to one line or two of a direct-mapped cache, and counts it.
 #[inline(always)]
 fn look_up_direct(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
-    let last = address + size - 1;
+    let last = address.wrapping_add(size - 1);
     let mut missed = enter(cache, shape, address);
     if (address ^ last) >= shape.line() {
         missed += enter(cache, shape, last);
@@ -133,8 +133,7 @@ pub fn visit(
     size: u64,
     mut each: impl FnMut(u64, bool),
 ) {
-    let mut line = shape.start(address);
-    while line < address.saturating_add(size) {
+    for line in lines_of(address, size, shape.line()) {
         let first = place(shape, line);
         let set = lines.get(first..first + shape.ways() as usize);
         let set = set.unwrap_or_default();
@@ -142,6 +141,5 @@ pub fn visit(
         let place = set.iter().position(|other| other.get() == tag);
         bring_to_front(set, place, tag);
         each(line, place.is_none());
-        line += shape.line();
     }
 }

@@ -4,9 +4,9 @@
 //! reference compares only that line. A line that misses in the first level is looked up in
 //! the second. Each thread has its own caches and its own predictor.
 
-use atom_tool::CounterTable;
 use atom_tool::prelude::*;
 use atom_tool::simulate::{Comparison, LookUp};
+use atom_tool::{CounterTable, lines_of};
 use events::Model;
 
 use crate::settings::Settings;
@@ -82,8 +82,7 @@ fn other(caches: &Caches, shape: Shape, address: u64, size: u64, misses: Counter
 
 fn touch(caches: &Caches, shape: u64, address: u64, size: u64, times: u64, misses: Counter<2>) {
     let shape = Shape(shape);
-    let mut line = address & !(shape.line() - 1);
-    while line < address.saturating_add(size) {
+    for line in lines_of(address, size, shape.line()) {
         let key = line.wrapping_neg();
         if !look_up(&caches.l1, shape.set(L1, line), shape.ways(L1), key) {
             misses.add_to(L1, 1);
@@ -91,7 +90,6 @@ fn touch(caches: &Caches, shape: u64, address: u64, size: u64, times: u64, misse
                 misses.add_to(L2, 1);
             }
         }
-        line += shape.line();
     }
     // All references of a series to the same lines hit, except the first. If the operands need more lines of one set
     // than it has, that is not true, but such cases are not modelled.

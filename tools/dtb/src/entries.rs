@@ -1,8 +1,8 @@
 //! The slow path: pages without an entry, pages that are not at their place, and references to two pages.
 
-use atom_tool::ThreadCell;
 use atom_tool::prelude::*;
 use atom_tool::simulate::Seen;
+use atom_tool::{ThreadCell, lines_of};
 
 use crate::buffer::{ALL_PLACES, Buffer, GROUP, MAX_ENTRIES, NONE, PLACES, Shape};
 
@@ -17,34 +17,33 @@ pub fn look_up_slow<const STACK: bool>(
     size: u64,
     count: Counter<2>,
 ) {
-    let shape = Shape(shape);
-    let mut page = address & !(shape.page() - 1);
-    loop {
-        touch_page(buffer, shape, page, 1, count);
-        page += shape.page();
-        if address.wrapping_add(size) <= page {
-            break;
-        }
-        // The block's counter includes the reference to the first page.
-        count.add_to(Seen::Extra as usize, 1);
-    }
-    find_stack(buffer);
+    let page = touch(buffer, shape, address, size, 1, count);
+    // The block's counter includes one reference, which `touch` has counted, too.
+    count.add_to(Seen::Extra as usize, u64::MAX);
     if STACK {
-        let place = shape.place(page - shape.page());
-        buffer.enter_stack(place);
+        buffer.enter_stack(Shape(shape).place(page));
     }
 }
 
-/// Makes a reference `times` times in succession, and counts one reference for each page that it touches.
-pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, count: Counter<2>) {
+/// Makes a reference `times` times in succession, and counts one reference for each page that it touches. Returns the
+/// last of these pages.
+pub fn touch(
+    buffer: &Buffer,
+    shape: u64,
+    address: u64,
+    size: u64,
+    times: u64,
+    count: Counter<2>,
+) -> u64 {
     let shape = Shape(shape);
-    let mut page = address & !(shape.page() - 1);
-    while page < address.saturating_add(size) {
+    let mut last = address;
+    for page in lines_of(address, size, shape.page()) {
         touch_page(buffer, shape, page, times, count);
         count.add_to(Seen::Extra as usize, times);
-        page += shape.page();
+        last = page;
     }
     find_stack(buffer);
+    last
 }
 
 #[inline(always)]

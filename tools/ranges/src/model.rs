@@ -14,7 +14,7 @@ use atom_tool::intervals::Entry;
 use atom_tool::prelude::*;
 use atom_tool::simulate;
 use atom_tool::simulate::cache::{MAX_LINES, Shape, bring_to_front};
-use atom_tool::{AllThreadRows, ThreadRow, ThreadRowAt, repeated};
+use atom_tool::{AllThreadRows, ThreadRow, ThreadRowAt, lines_of, repeated};
 
 use crate::cache::{PLAIN, State};
 use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
@@ -230,19 +230,20 @@ fn look_up_slow(state: &State, shape: u64, address: u64, size: u64, row: Row, ta
 /// Brings the bytes that a reference touches into the cache, `times` times in succession.
 fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Operand) {
     let Operand { row, tag } = operand;
-    let mut line = shape.start(bytes.start);
-    while line < bytes.end {
+    for line in lines_of(bytes.start, bytes.end - bytes.start, shape.line()) {
         row[EXTRA].add(times);
-        let next = line + shape.line();
         if bring(state, shape, line, false) {
             // All `times` references find the same state. If they miss, the lines of the instruction's two operands evict
             // each other in turn, so each reference misses.
             row[MISSES].add(times);
             if tag.has(OperandTag::COUNTED) {
-                missed(tag, line.max(bytes.start)..next.min(bytes.end), times);
+                missed(
+                    tag,
+                    line.max(bytes.start)..line.saturating_add(shape.line()).min(bytes.end),
+                    times,
+                );
             }
         }
-        line = next;
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
 use atom_tool::simulate::batched::{self, Note};
 use atom_tool::simulate::batches::MOST_SOURCES;
-use atom_tool::{AllThreads, Array, PerThread, Uninterrupted, repeated};
+use atom_tool::{AllThreads, Array, PerThread, Uninterrupted, lines_of, repeated};
 
 use crate::data::{Data, Memory};
 use crate::histogram::Histogram;
@@ -233,10 +233,8 @@ impl State {
     #[inline]
     fn refer(&mut self, site: u32, address: u64, size: u64, times: u64) {
         let shift = self.run.line;
-        let last = address.saturating_add(size.max(1) - 1) >> shift;
-        for line in address >> shift..=last {
-            let place = address.max(line << shift);
-            self.touch(site, line, place, times);
+        for line in lines_of(address, size.max(1), 1 << shift) {
+            self.touch(site, line >> shift, address.max(line), times);
         }
     }
 
