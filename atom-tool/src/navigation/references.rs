@@ -147,9 +147,10 @@ fn possible(at: [u64; 2], times: u64, size: u64, down: bool) -> u64 {
     let (mut low, mut high) = (0, times.saturating_add(1));
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        match is_mapped(middle) {
-            true => low = middle,
-            false => high = middle,
+        if is_mapped(middle) {
+            low = middle
+        } else {
+            high = middle
         }
     }
     // The repetition that faults is a reference, too.
