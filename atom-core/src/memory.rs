@@ -42,35 +42,23 @@ impl Deref for Contents {
     }
 }
 
-/// Gives each large vector a mapping of its own. Such a vector goes back to the system as soon as
-/// it is freed, and grows without being copied. By default the allocator would raise its limit for
-/// mappings and put large vectors among small pieces. To be called before other work.
-pub fn keep_large_apart() {
+/// Gives each large vector a mapping of its own, and each thread wide heaps.
+///
+/// A large vector goes back to the system as soon as it is freed, and grows without being copied. By default the
+/// allocator would raise its limit for mappings and put large vectors among small pieces.
+///
+/// glibc widens the heap of every thread but the first in steps of one page, and page faults of all threads wait for each
+/// of these system calls. A wide heap takes addresses, not memory. To be called before other work.
+pub fn set_allocator() {
     #[cfg(target_env = "gnu")]
     // SAFETY: `mallopt` sets numbers of the allocator.
     unsafe {
+        // Size in bytes of glibc's heaps.
+        const HEAP: libc::c_int = 64 << 20;
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_TOP_PAD, HEAP);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 16 << 20);
     }
-}
-
-/// Starts the threads that share the work, each with a wide heap. glibc widens the heap of every
-/// thread but the first in small steps, mostly of one page, and page faults of all threads wait for
-/// each of these system calls. A wide heap takes addresses, not memory. To be called before any
-/// work is shared.
-pub fn start_threads() {
-    // A block is smaller than a vector that gets a mapping of its own. All blocks together fit into
-    // one of glibc's heaps.
-    const BLOCK: usize = (1 << 20) - 4096;
-    const BLOCKS: usize = 48;
-    let widen = |_| {
-        let space: Vec<Vec<u8>> = (0..BLOCKS).map(|_| Vec::with_capacity(BLOCK)).collect();
-        drop(std::hint::black_box(space));
-    };
-    // Threads that have been started already stay as they are.
-    let _ = rayon::ThreadPoolBuilder::new()
-        .start_handler(widen)
-        .build_global();
 }
 
 /// Gives free memory that the allocator keeps for later allocations back to the system.

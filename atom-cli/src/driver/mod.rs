@@ -33,8 +33,7 @@ const WISHES: &str = "-D and --32addr change nothing for a whole process: the to
 
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
-    memory::keep_large_apart();
-    memory::start_threads();
+    memory::set_allocator();
     let request = Request::new(args)?;
     if args.heap.is_some() {
         note(

@@ -98,8 +98,7 @@ impl State {
             // SAFETY: the process has one thread.
             unsafe { std::env::set_var(name, value) };
         }
-        memory::keep_large_apart();
-        memory::start_threads();
+        memory::set_allocator();
         let mut run =
             Run::try_parse_from(&self.words).map_err(|e| Error::new(DOING, e.to_string()))?;
         with::add_folders(&mut run.choices)?;

@@ -12,6 +12,19 @@ pub(super) struct Addresses {
     parts: Vec<SegmentBits>,
 }
 
+/// Where the bit of an address is: the segment, and the distance of the address from its start. It is the same in all
+/// sets of a file's addresses.
+#[derive(Clone, Copy)]
+pub(super) struct BitPlace(usize, u64);
+
+/// Noted addresses of 64 bytes in a row.
+#[derive(Clone, Copy)]
+pub(super) struct Word {
+    /// The segment, and the number of the word in it.
+    place: (u32, u32),
+    bits: u64,
+}
+
 /// The addresses in one segment.
 struct SegmentBits {
     start: u64,
@@ -19,6 +32,16 @@ struct SegmentBits {
     size: u64,
     /// A bit for each byte; empty until an address is noted.
     bits: Vec<u64>,
+}
+
+impl SegmentBits {
+    /// The bits, which are made where there are none.
+    fn all_bits(&mut self) -> &mut [u64] {
+        if self.bits.is_empty() {
+            self.bits = vec![0; (self.size / 64 + 1) as usize];
+        }
+        &mut self.bits
+    }
 }
 
 impl Addresses {
@@ -40,24 +63,22 @@ impl Addresses {
         self.parts.iter().all(|p| p.bits.is_empty())
     }
 
-    /// The segment of an address of the file's bytes, and the distance of the address from its start.
-    fn place(&self, address: u64) -> Option<(usize, u64)> {
+    /// The place of an address of the file's bytes.
+    pub fn place(&self, address: u64) -> Option<BitPlace> {
         let after = self.parts.partition_point(|p| p.start <= address);
         let part = after.checked_sub(1)?;
         let at = address - self.parts[part].start;
-        (at < self.parts[part].size).then_some((part, at))
+        (at < self.parts[part].size).then_some(BitPlace(part, at))
     }
 
     /// Notes an address; addresses outside of the file's bytes are ignored. True if it was not noted before.
     pub fn insert(&mut self, address: u64) -> bool {
-        let Some((part, at)) = self.place(address) else {
-            return false;
-        };
-        let part = &mut self.parts[part];
-        if part.bits.is_empty() {
-            part.bits = vec![0; (part.size / 64 + 1) as usize];
-        }
-        let word = &mut part.bits[(at / 64) as usize];
+        self.place(address).is_some_and(|place| self.set(place))
+    }
+
+    /// Notes the address of a place. True if it was not noted before.
+    pub fn set(&mut self, BitPlace(part, at): BitPlace) -> bool {
+        let word = &mut self.parts[part].all_bits()[(at / 64) as usize];
         let is_new = *word & 1 << (at % 64) == 0;
         *word |= 1 << (at % 64);
         is_new
@@ -65,19 +86,50 @@ impl Addresses {
 
     /// Forgets an address.
     pub fn remove(&mut self, address: u64) {
-        if let Some((part, at)) = self.place(address)
-            && let Some(word) = self.parts[part].bits.get_mut((at / 64) as usize)
-        {
-            *word &= !(1 << (at % 64));
+        self.take(address, address, &mut Vec::new());
+    }
+
+    /// Forgets the addresses from `first` to `last`, and adds them to `words`.
+    pub fn take(&mut self, first: u64, last: u64, words: &mut Vec<Word>) {
+        let (Some(BitPlace(part, from)), Some(BitPlace(_, to))) =
+            (self.place(first), self.place(last))
+        else {
+            return;
+        };
+        let place = |word: u64| (part as u32, word as u32);
+        let bits = &mut self.parts[part].bits;
+        for word in from / 64..=to / 64 {
+            let Some(own) = bits.get_mut(word as usize) else {
+                return;
+            };
+            let after = !0 << from.saturating_sub(64 * word);
+            let until = !0 >> (63 - (to - 64 * word).min(63));
+            let taken = *own & after & until;
+            *own &= !taken;
+            if taken != 0 {
+                let (place, bits) = (place(word), taken);
+                words.push(Word { place, bits });
+            }
+        }
+    }
+
+    /// Notes what another set of the same file's addresses had.
+    pub fn add(&mut self, words: &[Word]) {
+        for word in words {
+            let part = &mut self.parts[word.place.0 as usize];
+            part.all_bits()[word.place.1 as usize] |= word.bits;
         }
     }
 
     /// True if an address was noted.
     pub fn contains(&self, address: u64) -> bool {
-        self.place(address).is_some_and(|(part, at)| {
-            let word = self.parts[part].bits.get((at / 64) as usize);
-            word.is_some_and(|word| word & 1 << (at % 64) != 0)
-        })
+        self.place(address).is_some_and(|place| self.has(place))
+    }
+
+    /// True if the address of a place was noted.
+    pub fn has(&self, BitPlace(part, at): BitPlace) -> bool {
+        let word = self.parts[part].bits.get((at / 64) as usize);
+        word.is_some_and(|word| word & 1 << (at % 64) != 0)
     }
 
     /// All noted addresses, ascending.
@@ -87,7 +139,7 @@ impl Addresses {
 
     /// True if an address from `first` to `last` was noted.
     pub fn any_in(&self, first: u64, last: u64) -> bool {
-        let ((part, from), to) = match (self.place(first), self.place(last)) {
+        let (BitPlace(part, from), to) = match (self.place(first), self.place(last)) {
             (Some(from), Some(to)) if from.0 == to.0 => (from, to.1),
             _ => return self.next_from(first).is_some_and(|next| next <= last),
         };
@@ -155,9 +207,17 @@ mod tests {
                 assert_eq!(refs.any_in(from, last), is_in, "{from:#x} to {last:#x}");
             }
         }
-        for address in [0, 0x1040, 0x1041] {
-            refs.remove(address);
+        let (all, mut words) = (refs.iter().collect::<Vec<_>>(), Vec::new());
+        for (first, last) in [
+            (0x1001, 0x103e),
+            (0x103f, 0x1fff),
+            (0x3001, 0x3001),
+            (0x2000, 0x2fff),
+        ] {
+            refs.take(first, last, &mut words);
         }
-        assert!(refs.iter().eq(noted.into_iter().filter(|a| *a != 0x1040)));
+        assert!(refs.iter().eq([0x1000, 0x31ff, 0x8000]));
+        refs.add(&words);
+        assert!(refs.iter().eq(all));
     }
 }

@@ -10,12 +10,13 @@
 //! that discovery did not reach are searched for calls, jumps and addresses of code.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashSet;
 
 use rayon::prelude::*;
 
-use super::addresses::Addresses;
+use super::addresses::{Addresses, Word};
 use super::discovery::Discovery;
 use super::regions::region_end;
 use super::traverse::{Body, Ref, mark, reaches_image};
@@ -27,12 +28,38 @@ use crate::x86::{
 /// Number of instructions without a contradiction that prove that bytes are code.
 const ENOUGH: usize = 1 << 16;
 
+/// Number of addresses at most from which threads follow control at the same time.
+const AT_ONCE: usize = 256;
+
 /// Results of following control from earlier addresses.
 pub(super) struct Followed {
-    /// Instructions from which no contradiction is reached, and those that were met from the present address.
+    /// Instructions from which no contradiction is reached.
     right: Addresses,
     /// Addresses from which a contradiction is reached.
     wrong: FxHashSet<u64>,
+    /// Empty sets, for what is met from one address.
+    spare: Mutex<Vec<Addresses>>,
+}
+
+/// What is met from one address.
+#[derive(Default)]
+struct Walk {
+    /// The targets of calls that are in no procedure; `None` if the bytes cannot be code.
+    callees: Option<Vec<u64>>,
+    /// First and last instruction of each run of instructions one after the other.
+    runs: Vec<(u64, u64)>,
+    /// The instructions.
+    met: Vec<Word>,
+    /// Number of the instructions.
+    count: usize,
+}
+
+impl Walk {
+    /// True if an address is in a run.
+    fn passes(&self, address: u64) -> bool {
+        let mut runs = self.runs.iter();
+        runs.any(|(first, last)| (*first..=*last).contains(&address))
+    }
 }
 
 impl Followed {
@@ -41,7 +68,18 @@ impl Followed {
         Self {
             right: Addresses::new(image),
             wrong: FxHashSet::default(),
+            spare: Mutex::default(),
         }
+    }
+
+    /// Adds what was met from an address.
+    fn add(&mut self, address: u64, walk: Walk) -> Option<Vec<u64>> {
+        if walk.callees.is_none() {
+            self.wrong.insert(address);
+            return None;
+        }
+        self.right.add(&walk.met);
+        walk.callees
     }
 }
 
@@ -50,26 +88,85 @@ impl Discovery<'_> {
     /// the targets of calls that are in no procedure, or `None`
     /// if the bytes cannot be code.
     pub(super) fn follow(&self, address: u64, followed: &mut Followed) -> Option<Vec<u64>> {
-        let mut met = Vec::new();
-        let callees = self.follow_from(address, followed, &mut met);
-        if callees.is_none() {
-            for address in met {
-                followed.right.remove(address);
-            }
-            followed.wrong.insert(address);
-        }
-        callees
+        let walk = self.walk(address, followed);
+        followed.add(address, walk)
     }
 
-    /// Follows control from an address and adds the addresses of the instructions to `met`.
+    /// Follows control from several addresses as [`Self::follow`] does.
+    pub(super) fn follow_all(
+        &self,
+        addresses: &[u64],
+        followed: &mut Followed,
+    ) -> Vec<Option<Vec<u64>>> {
+        let mut found = Vec::with_capacity(addresses.len());
+        // What several addresses lead to is examined from each of them, so few are taken at once while much is new.
+        let mut count = 1;
+        while found.len() < addresses.len() {
+            let rest = &addresses[found.len()..];
+            let batch = &rest[..count.min(rest.len())];
+            let known = &*followed;
+            let walks: Vec<Walk> = (batch.par_iter())
+                .map(|address| self.walk(*address, known))
+                .collect();
+            count = AT_ONCE.min(2 * count);
+            let mut refused = Vec::new();
+            for (address, mut walk) in batch.iter().zip(walks) {
+                // The result is the same as one after the other. With what is known of the addresses before it, a walk may
+                // be shorter, or end otherwise.
+                let is_long = walk.count >= ENOUGH;
+                let is_other = is_long
+                    || walk.callees.is_none()
+                    || refused.iter().any(|address| walk.passes(*address));
+                if is_other && batch.len() > 1 {
+                    walk = self.walk(*address, followed);
+                }
+                if walk.callees.is_none() {
+                    refused.push(*address);
+                }
+                found.push(followed.add(*address, walk));
+                if is_long {
+                    count = 1;
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// Follows control from an address.
+    fn walk(&self, address: u64, followed: &Followed) -> Walk {
+        let spare = followed
+            .spare
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let mut seen = spare.unwrap_or_else(|| Addresses::new(self.image));
+        let mut walk = Walk::default();
+        walk.callees = self.follow_from(address, followed, &mut seen, &mut walk);
+        for (first, last) in &walk.runs {
+            seen.take(*first, *last, &mut walk.met);
+        }
+        followed
+            .spare
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(seen);
+        walk
+    }
+
+    /// Follows control from an address. Adds the addresses of the instructions to `seen`, and their runs to `walk`.
+    /// Returns what becomes [`Walk::callees`].
     fn follow_from(
         &self,
         address: u64,
-        followed: &mut Followed,
-        met: &mut Vec<u64>,
+        followed: &Followed,
+        seen: &mut Addresses,
+        walk: &mut Walk,
     ) -> Option<Vec<u64>> {
         let mut known = KnownCode::new(self);
         let mut region = 0..0;
+        // Bytes that are not known to be data.
+        let mut clear = 0..0;
         let mut decoder = ImageDecoder::new(self.image);
         let mut instruction = Instruction::default();
         let mut callees = Vec::new();
@@ -89,10 +186,15 @@ impl Discovery<'_> {
                 if marks & (mark::START | mark::INSIDE) != 0 || after_call && known.is_in_body(pc) {
                     break;
                 }
-                if self.data.contains(pc) {
+                if !clear.contains(&pc) {
+                    clear = pc..self.data.next_from(pc);
+                }
+                if clear.is_empty() {
                     if after_call { break } else { return None }
                 }
-                if followed.right.contains(pc) || met.len() >= ENOUGH {
+                let place = followed.right.place(pc);
+                let is_met = place.is_some_and(|at| followed.right.has(at) || seen.has(at));
+                if is_met || walk.count >= ENOUGH {
                     break;
                 }
                 if !region.contains(&pc) {
@@ -109,8 +211,14 @@ impl Discovery<'_> {
                 if followed.wrong.contains(&pc) {
                     return None;
                 }
-                followed.right.insert(pc);
-                met.push(pc);
+                if let Some(place) = place {
+                    seen.set(place);
+                }
+                match walk.runs.last_mut() {
+                    Some(run) if pc != leader => run.1 = pc,
+                    _ => walk.runs.push((pc, pc)),
+                }
+                walk.count += 1;
                 let flow = flow_of(&instruction);
                 is_straight &= flow == ControlFlow::FallThrough;
                 pc = instruction.next_ip();

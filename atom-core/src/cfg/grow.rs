@@ -50,7 +50,7 @@ impl Discovery<'_> {
         let mut new_seeds = Vec::new();
         // New seeds to which nothing but jump tables is known to lead.
         let mut parts = FxHashSet::default();
-        let mut followed = Followed::new(self.image);
+        let mut candidates = Vec::new();
         for (target, bits) in outside {
             if region_end(&self.regions, target).is_none() {
                 continue;
@@ -60,10 +60,13 @@ impl Discovery<'_> {
                 continue;
             }
             let is_certain = bits & (mark::ENTRY | mark::CERTAIN) != 0 || self.has_endbr(target);
-            if !is_certain && !self.may_be_code(target) {
-                continue;
+            if is_certain || self.may_be_code(target) {
+                candidates.push((target, bits, is_certain));
             }
-            let callees = self.follow(target, &mut followed);
+        }
+        let addresses: Vec<u64> = candidates.iter().map(|(target, ..)| *target).collect();
+        let followed = self.follow_all(&addresses, &mut Followed::new(self.image));
+        for ((target, bits, is_certain), callees) in candidates.into_iter().zip(followed) {
             if is_certain || callees.is_some() {
                 new_seeds.push(target);
                 if bits == mark::INDIRECT && !self.pointers.contains(target) {

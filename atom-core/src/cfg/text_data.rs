@@ -41,6 +41,17 @@ impl TextData {
         in_object || self.read.contains(&address)
     }
 
+    /// The first byte from an address on that is known to be data.
+    pub(super) fn next_from(&self, address: u64) -> u64 {
+        if self.contains(address) {
+            return address;
+        }
+        let after = self.objects.partition_point(|o| o.0 <= address);
+        let object = self.objects.get(after).map_or(u64::MAX, |o| o.0);
+        let read = self.read.range(address..).next();
+        read.map_or(object, |read| object.min(*read))
+    }
+
     /// Sets the marks of data in a body.
     pub(super) fn mark(&self, body: &mut Body) {
         let (start, end) = (body.start, body.end);

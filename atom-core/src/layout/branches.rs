@@ -1,5 +1,7 @@
 //! Direct branches and calls of the original text that lead to procedures that move: their displacements change.
 
+use rayon::prelude::*;
+
 use crate::cfg::Cfg;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
@@ -19,50 +21,49 @@ pub(crate) struct Branch {
 /// All of them: those of procedures that stay, and the calls at home of procedures that move. `front` has the version to
 /// which control comes that enters a block from outside.
 pub(crate) fn find<'a>(
-    image: &'a Image,
-    cfg: &'a Cfg,
+    image: &Image,
+    cfg: &Cfg,
     layout: &'a Layout,
-    front: impl Fn(BlockId) -> &'a Layout + Copy + 'a,
-) -> impl Iterator<Item = Branch> + 'a {
-    of_procedures_in_place(image, cfg, &layout.moved, front)
-        .chain(of_calls_at_home(image, cfg, layout, front))
+    front: impl Fn(BlockId) -> &'a Layout + Sync,
+) -> Vec<Branch> {
+    let mut all = of_procedures_in_place(image, cfg, &layout.moved, &front);
+    all.extend(of_calls_at_home(image, cfg, layout, &front));
+    all
 }
 
 /// The direct calls and jumps of procedures that stay, to the starts of procedures that move.
 fn of_procedures_in_place<'a>(
-    image: &'a Image,
-    cfg: &'a Cfg,
-    moved: &'a MovedSet,
-    front: impl Fn(BlockId) -> &'a Layout + Copy + 'a,
-) -> impl Iterator<Item = Branch> + 'a {
-    let stays = move |(i, proc): &(usize, &crate::cfg::Proc)| {
-        proc.is_movable() && !moved.contains(ProcId::from_index(*i))
+    image: &Image,
+    cfg: &Cfg,
+    moved: &MovedSet,
+    front: &(impl Fn(BlockId) -> &'a Layout + Sync),
+) -> Vec<Branch> {
+    let branch = |b: BlockId| {
+        let (field, target) = displacement(image, cfg, cfg.block(b).last())?;
+        let to = cfg.proc_at(target)?;
+        if cfg.proc(to).start != target || !moved.contains(to) {
+            return None;
+        }
+        // A thread that comes from here may not have its own data yet.
+        let block = cfg.block_at(target)?;
+        let new = front(block).landing(cfg, block);
+        Some(Branch { field, new })
     };
-    let procs = cfg.procs.iter().enumerate().filter(stays);
+    let procs = (0..cfg.procs.len()).into_par_iter().map(ProcId::from_index);
     procs
-        .flat_map(|(_, proc)| proc.blocks())
-        .filter_map(move |b| {
-            let (field, target) = displacement(image, cfg, cfg.block(b).last())?;
-            let to = cfg.proc_at(target)?;
-            if cfg.proc(to).start != target || !moved.contains(to) {
-                return None;
-            }
-            // A thread that comes from here may not have its own data yet.
-            let block = cfg.block_at(target)?;
-            let new = front(block).landing(cfg, block);
-            Some(Branch { field, new })
-        })
+        .filter(|p| cfg.proc(*p).is_movable() && !moved.contains(*p))
+        .flat_map_iter(|p| cfg.proc(p).blocks().filter_map(branch))
+        .collect()
 }
 
 /// The direct calls of procedures that move which stay in the original text.
 fn of_calls_at_home<'a>(
-    image: &'a Image,
-    cfg: &'a Cfg,
+    image: &Image,
+    cfg: &Cfg,
     layout: &'a Layout,
-    front: impl Fn(BlockId) -> &'a Layout + Copy + 'a,
-) -> impl Iterator<Item = Branch> + 'a {
-    let homes = &layout.sites.homes;
-    homes.in_place().filter_map(move |(proc, call)| {
+    front: &impl Fn(BlockId) -> &'a Layout,
+) -> Vec<Branch> {
+    let branch = |(proc, call)| {
         let is_direct = cfg.inst(call).flow == ControlFlow::Call;
         let target = is_direct.then(|| cfg.direct_target(image, call))??;
         // It is reached from both versions.
@@ -71,7 +72,8 @@ fn of_calls_at_home<'a>(
         // The displacement is at the end of the instruction.
         let field = cfg.inst_end(call) - 4;
         Some(Branch { field, new })
-    })
+    };
+    layout.sites.homes.in_place().filter_map(branch).collect()
 }
 
 /// Where the 32-bit displacement of a direct call or jump is, if no other

@@ -84,7 +84,7 @@ pub(crate) fn build(
         before = at;
     }
     let branches = branches::find(image, cfg, layout, |_| layout);
-    let mut branches: Vec<u64> = branches.map(|branch| branch.field).collect();
+    let mut branches: Vec<u64> = branches.iter().map(|branch| branch.field).collect();
     branches.sort_unstable();
     let mut before = image.base;
     for &field in &branches {

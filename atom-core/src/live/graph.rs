@@ -200,8 +200,8 @@ pub struct LiveGraph {
     pub blocks: Vec<BlockInfo>,
     /// Facts of procedures, by procedure.
     pub procs: Vec<ProcInfo>,
-    /// By procedure: the procedures that call it or jump to it.
-    callers: Grouped<ProcId>,
+    /// By procedure: the procedures that call it or jump to it, each with its blocks that do so.
+    callers: Grouped<(ProcId, Span)>,
     /// By block: true if a call, or a jump of another procedure, leads to it.
     is_target: Vec<AtomicBool>,
     /// The names of functions by which objects call each other.
@@ -270,8 +270,8 @@ impl LiveGraph {
         graph
     }
 
-    /// Procedures that call a procedure or jump to it.
-    pub fn callers(&self, proc: ProcId) -> &[ProcId] {
+    /// Procedures that call a procedure or jump to it, each with its blocks that do so.
+    pub fn callers(&self, proc: ProcId) -> &[(ProcId, Span)] {
         self.callers.of(proc.index())
     }
 
@@ -336,7 +336,7 @@ impl LiveGraph {
             if reads != self.procs[p].reads || writes != self.procs[p].writes {
                 self.procs[p].reads = reads;
                 self.procs[p].writes = writes;
-                for caller in self.callers(ProcId::from_index(p)) {
+                for (caller, _) in self.callers(ProcId::from_index(p)) {
                     if !std::mem::replace(&mut queued[caller.index()], true) {
                         work.push(caller.index());
                     }
@@ -368,12 +368,12 @@ impl LiveGraph {
 }
 
 /// The callers of each procedure, in the order of their numbers.
-fn callers(procs: &[ProcInfo]) -> Grouped<ProcId> {
+fn callers(procs: &[ProcInfo]) -> Grouped<(ProcId, Span)> {
     let calls = || {
         let callers = procs.iter().enumerate();
         callers.flat_map(|(caller, info)| {
-            let callees = info.callees.iter().map(|(callee, _)| callee.0);
-            callees.map(move |callee| (callee, ProcId::from_index(caller)))
+            let callees = info.callees.iter();
+            callees.map(move |(callee, blocks)| (callee.0, (ProcId::from_index(caller), *blocks)))
         })
     };
     Grouped::new(procs.len(), calls)

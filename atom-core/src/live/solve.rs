@@ -525,12 +525,8 @@ impl<'a> Solver<'a> {
             }
         }
         if entry_grew {
-            for &caller in self.graph.callers(p) {
-                let callees = &self.graph.procs[caller.index()].callees;
-                // A caller without an entry calls in a way that counts as unknown and reads none of the sets.
-                if let Ok(i) = callees.binary_search_by_key(&p, |c| c.0) {
-                    self.make_dirty(caller, callees[i].1);
-                }
+            for &(caller, blocks) in self.graph.callers(p) {
+                self.make_dirty(caller, blocks);
             }
         }
     }

@@ -46,6 +46,7 @@ pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
         })
         .collect();
     let branches = branches::find(image, cfg, layout, |block| placed.front_at(block))
+        .into_iter()
         .map(|branch| Ok((branch.field, super::rel32(branch.new, branch.field + 4)?)));
     Ok(OldText {
         patches,
