@@ -12,6 +12,7 @@ use super::seeds::FrameFacts;
 use super::traverse::mark;
 use super::{Kept, Returns};
 use crate::image::Image;
+use crate::memory;
 
 /// The procedures of an object, from which graphs are made.
 pub struct Discovered<'a> {
@@ -47,9 +48,14 @@ impl<'a> Discovered<'a> {
         discovery.mark_entries_from_unreached();
         discovery.set_fragments();
         discovery.clear_entries_between_parts();
-        let gaps = (0..discovery.seeds.len()).map(|i| discovery.gap(i));
+        let gaps = (0..discovery.seeds.len())
+            .map(|i| discovery.gap(i))
+            .collect();
+        // The graph is made beside the bodies, which is when most memory is in use.
+        image.release_pages();
+        memory::give_back();
         Self {
-            gaps: gaps.collect(),
+            gaps,
             discovery,
             tables,
             reasons,
