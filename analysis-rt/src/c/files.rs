@@ -8,8 +8,9 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::c::errno::check;
-use crate::sys::call::{call6, syscall};
-use crate::sys::memory::hint;
+use crate::sys::call::{call6, is_error, syscall};
+use crate::sys::limit;
+use crate::sys::memory::{hint, pages};
 use crate::sys::signals::without_write_signals;
 
 /// The directory argument that stands for the current directory.
@@ -242,13 +243,31 @@ pub(crate) unsafe extern "C" fn mmap(
         (0, 0) => hint(len),
         _ => address,
     };
+    limit::mapping(pages(len));
     // SAFETY: the caller's promise; without MAP_FIXED an address is only a hint.
-    check(unsafe {
+    let answer = unsafe {
         call6(
             libc::SYS_mmap as usize,
             [address, len, protection, flags, file, offset],
         )
-    })
+    };
+    if is_error(answer) {
+        limit::unmapped(pages(len));
+    }
+    check(answer)
+}
+
+/// C's `munmap`.
+///
+/// # Safety
+/// As C's function.
+pub(crate) unsafe extern "C" fn munmap(address: usize, len: usize) -> isize {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { syscall!(libc::SYS_munmap, address, len) };
+    if answer == 0 {
+        limit::unmapped(pages(len));
+    }
+    check(answer)
 }
 
 passed_on! {
@@ -261,7 +280,6 @@ passed_on! {
     poll = SYS_poll;
     lseek = SYS_lseek;
     mprotect = SYS_mprotect;
-    munmap = SYS_munmap;
     ioctl = SYS_ioctl;
     madvise = SYS_madvise;
     getppid = SYS_getppid;

@@ -15,6 +15,7 @@ use crate::c::string::bytes;
 use crate::lifecycle::{end, watcher};
 use crate::process::{dispatch, note, told};
 use crate::sys::call::syscall;
+use crate::sys::limit;
 
 /// The file to execute is given by its path.
 const BY_PATH: usize = 0;
@@ -71,6 +72,7 @@ pub(crate) unsafe fn prepare() {
     // SAFETY: the caller's promise.
     unsafe { end::finish_for_now() };
     watcher::expect_replacement();
+    limit::leave();
 }
 
 /// Whether the kernel may execute the file of a path.

@@ -15,7 +15,7 @@ use crate::c::string::bytes;
 use crate::lifecycle::actions::Context;
 use crate::lifecycle::{dispositions, follow, handlers, last_stack, late};
 use crate::process::{
-    dispatch, filters, mapping, objects, own_file, table, text, told, traced, twins,
+    dispatch, filters, limits, mapping, objects, own_file, table, text, told, traced, twins,
 };
 use crate::sys::call::{getpid, syscall};
 use crate::sys::{broker, sandbox};
@@ -35,6 +35,7 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
         return;
     }
     dispatch::look(call);
+    limits::look(call);
     let [first, second, third, fourth, ..] = call.arguments;
     // SAFETY: the caller's promise.
     unsafe {

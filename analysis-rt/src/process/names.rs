@@ -8,12 +8,11 @@ use core::ptr::with_exposed_provenance as pointer;
 use libc::Elf64_Ehdr;
 
 use crate::process::frames::Description;
+use crate::process::maps::{Line, Maps};
 use crate::sys::call::{is_error, syscall};
 use crate::sys::memory;
 use crate::sys::sandbox;
 
-/// Largest size in bytes of the text of `/proc/self/maps` that is read.
-const MOST_MAPS: usize = 8 << 20;
 /// Largest number of files.
 const MOST_FILES: usize = 32;
 /// Largest length of a path in bytes, with its null.
@@ -36,7 +35,7 @@ const ORIGINAL: &[u8] = b"original.";
 /// The files that are mapped.
 #[derive(Clone, Copy)]
 pub(crate) struct Names {
-    maps: &'static [u8],
+    maps: Maps,
     files: [Option<File>; MOST_FILES],
 }
 
@@ -56,14 +55,11 @@ pub(crate) type Named = (&'static [u8], u64);
 impl Names {
     /// Asks the kernel what is mapped; no names if the process may not ask.
     pub(crate) fn read() -> Self {
-        let needed = [
-            libc::SYS_openat,
-            libc::SYS_read,
-            libc::SYS_mmap,
-            libc::SYS_lseek,
-        ];
-        let may_ask = needed.iter().all(|n| sandbox::is_allowed(*n));
-        let maps = may_ask.then(read_maps).flatten();
+        let maps = if sandbox::is_allowed(libc::SYS_lseek) {
+            Maps::read()
+        } else {
+            None
+        };
         Self {
             maps: maps.unwrap_or_default(),
             files: [None; MOST_FILES],
@@ -72,8 +68,12 @@ impl Names {
 
     /// The file whose contents are mapped at an address.
     pub(crate) fn file(&mut self, address: u64) -> Option<File> {
-        let mut lines = self.maps.split(|b| *b == b'\n');
-        let (path, offset) = lines.find_map(|line| mapping(line, address))?;
+        let is_there = |line: &Line| (line.start..line.end).contains(&address);
+        let line = self.maps.lines().find(is_there)?;
+        let (path, offset) = (line.path, line.offset + (address - line.start));
+        if path.is_empty() {
+            return None;
+        }
         let with_bias = |file: File| {
             let bias = address.wrapping_sub(file.address_of(offset)?);
             Some(File { bias, ..file })
@@ -91,50 +91,6 @@ impl Names {
         }
         with_bias(file)
     }
-}
-
-/// The path and the offset in the file of an address, if a line of `/proc/self/maps` is of the address.
-fn mapping(line: &'static [u8], address: u64) -> Option<(&'static [u8], u64)> {
-    let mut rest = line;
-    let mut number = || {
-        let digits = rest.iter().take_while(|b| b.is_ascii_hexdigit()).count();
-        let text = core::str::from_utf8(&rest[..digits]).ok()?;
-        rest = rest.get(digits + 1..)?;
-        u64::from_str_radix(text, 16).ok()
-    };
-    let (start, end) = (number()?, number()?);
-    if !(start..end).contains(&address) {
-        return None;
-    }
-    // The access rights, and a space.
-    rest = rest.get(5..)?;
-    let number = || {
-        let digits = rest.iter().take_while(|b| b.is_ascii_hexdigit()).count();
-        let text = core::str::from_utf8(&rest[..digits]).ok()?;
-        u64::from_str_radix(text, 16).ok()
-    };
-    let offset = number()? + (address - start);
-    let path = line.iter().position(|b| *b == b'/')?;
-    Some((&line[path..], offset))
-}
-
-fn read_maps() -> Option<&'static [u8]> {
-    let file = open(b"/proc/self/maps")?;
-    let room = memory::map(MOST_MAPS);
-    if room.is_null() {
-        return None;
-    }
-    let mut len = 0;
-    loop {
-        // SAFETY: the kernel writes to the room.
-        let read = unsafe { syscall!(libc::SYS_read, file, room.add(len), MOST_MAPS - len) };
-        if read <= 0 {
-            break;
-        }
-        len += read as usize;
-    }
-    // SAFETY: the room is this function's, and is not given back.
-    Some(unsafe { core::slice::from_raw_parts(room, len) })
 }
 
 fn open(path: &[u8]) -> Option<usize> {

@@ -4,6 +4,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys::call::{is_error, syscall};
+use crate::sys::limit;
 
 /// Size of a page in bytes; x86-64 has no other base size.
 pub(crate) const PAGE: usize = 4096;
@@ -44,11 +45,14 @@ fn map_near(next: &AtomicUsize, len: usize, protection: i32) -> *mut u8 {
     let len = pages(len);
     let hint = hint_near(next, len);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    limit::mapping(len);
     // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
     let r = unsafe { syscall!(libc::SYS_mmap, hint, len, protection, flags, -1isize, 0) };
     if !is_error(r) {
-        r as *mut u8
-    } else if protection == READ_WRITE {
+        return r as *mut u8;
+    }
+    limit::unmapped(len);
+    if protection == READ_WRITE {
         from_aside(len)
     } else {
         ptr::null_mut()
@@ -66,6 +70,7 @@ pub(crate) fn set_aside() {
         return;
     }
     for len in [1 << 30, 1 << 26] {
+        limit::mapping(len);
         // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
         let r = unsafe {
             syscall!(
@@ -83,6 +88,7 @@ pub(crate) fn set_aside() {
             ASIDE[1].store(r as usize + len, Ordering::Release);
             return;
         }
+        limit::unmapped(len);
     }
 }
 
@@ -161,6 +167,7 @@ pub fn map_wiped(wiped: usize, len: usize) -> *mut u8 {
 pub(crate) unsafe fn unmap(start: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { syscall!(libc::SYS_munmap, start, len) };
+    limit::unmapped(len);
 }
 
 /// Changes the length of a mapping, in place if possible. Null if the kernel refuses;
@@ -170,11 +177,15 @@ pub(crate) unsafe fn unmap(start: *mut u8, len: usize) {
 /// As for [`unmap`]; the old address is invalid if another is returned.
 pub(crate) unsafe fn remap(start: *mut u8, old: usize, new: usize) -> *mut u8 {
     const MOVE: i32 = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    let (more, less) = (new.saturating_sub(old), old.saturating_sub(new));
+    limit::mapping(more);
     // SAFETY: the range is the caller's; without flags it can only grow into free space.
     let r = unsafe { syscall!(libc::SYS_mremap, start, old, new, 0) };
     if !is_error(r) {
+        limit::unmapped(less);
         return r as *mut u8;
     }
+    limit::unmapped(more);
     let target = map_near(&NEXT_HINT, new, libc::PROT_NONE);
     if target.is_null() {
         return target;
@@ -182,6 +193,7 @@ pub(crate) unsafe fn remap(start: *mut u8, old: usize, new: usize) -> *mut u8 {
     // SAFETY: the target was reserved just now and holds nothing.
     let r = unsafe { syscall!(libc::SYS_mremap, start, old, new, MOVE, target) };
     if !is_error(r) {
+        limit::unmapped(old);
         return r as *mut u8;
     }
     // SAFETY: the target is still the reserved mapping, and nobody else knows it.

@@ -7,6 +7,7 @@ pub(crate) mod call;
 pub(crate) mod clone;
 pub(crate) mod decimal;
 pub(crate) mod fatal;
+pub(crate) mod limit;
 pub(crate) mod masks;
 pub(crate) mod memory;
 pub(crate) mod processor;

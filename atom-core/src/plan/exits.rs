@@ -129,6 +129,12 @@ const MAPPING: [i32; 2] = [libc::SYS_mmap as i32, libc::SYS_munmap as i32];
 const OF_SIGNALS: [i32; 2] = [libc::SYS_rt_sigaction as i32, libc::SYS_rt_sigreturn as i32];
 /// Numbers of the system calls by which a process forbids itself system calls.
 const FORBIDDING: [i32; 2] = [libc::SYS_prctl as i32, libc::SYS_seccomp as i32];
+/// Numbers of the system calls on the limits of a process.
+const LIMITING: [i32; 3] = [
+    libc::SYS_prlimit64 as i32,
+    libc::SYS_setrlimit as i32,
+    libc::SYS_getrlimit as i32,
+];
 /// Number of the system call by which a process forbids itself to open files.
 const SYS_RESTRICT: i32 = libc::SYS_landlock_restrict_self as i32;
 /// Numbers of the system calls that replace the process's program.
@@ -167,6 +173,7 @@ fn looked_at(kind: ObjectKind, is_whole: bool, follows: bool) -> Vec<i32> {
         numbers.extend(READING_LINKS);
         numbers.extend(OF_SIGNALS);
         numbers.extend(FORBIDDING);
+        numbers.extend(LIMITING);
         numbers.extend(OPENING);
         numbers.extend(CHANGING_FILES);
         numbers.extend(WRITING_TEXT);

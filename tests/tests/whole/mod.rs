@@ -5,6 +5,7 @@ mod behaviour;
 mod changes;
 mod children;
 mod environment;
+mod limits;
 mod loading;
 mod objects;
 mod processes;

@@ -19,6 +19,7 @@ use crate::lifecycle::{deferred, exec};
 use crate::process::{note, told, traced};
 use crate::sys::call::{getpid, syscall};
 use crate::sys::decimal::Decimal;
+use crate::sys::limit;
 use file::Verdict;
 
 /// Asks `execveat` whether it would execute the file, permissions and size of the arguments included
@@ -69,6 +70,7 @@ pub(crate) unsafe fn execve(path: usize, argv: usize, envp: usize) {
                 exec::prepare();
                 deferred::leave();
                 arguments::execute(words, [path, argv, envp]);
+                limit::stay();
                 deferred::stay();
                 // The arguments may be too long for more words.
                 run_as_it_is(
@@ -139,18 +141,7 @@ unsafe fn is_permitted(path: usize, argv: usize, envp: usize) -> bool {
 /// True if the address space is limited (`ulimit -v`) to less than an instrumented program may reserve.
 pub(crate) fn has_little_space() -> bool {
     const NEEDED: u64 = 4 << 30;
-    let mut limit = [u64::MAX; 2];
-    // SAFETY: the kernel writes the soft and the hard limit.
-    unsafe {
-        syscall!(
-            libc::SYS_prlimit64,
-            0,
-            libc::RLIMIT_AS,
-            0,
-            limit.as_mut_ptr()
-        )
-    };
-    limit[0] < NEEDED
+    limit::soft() < NEEDED
 }
 
 /// Notes that a program runs as it is, and makes the application's call. If that fails, the note is taken
@@ -166,6 +157,7 @@ unsafe fn run_as_it_is(reason: &str, name: &[u8], call: [usize; 6]) {
         deferred::leave();
         let [code, a, b, c, d, e] = call;
         syscall!(code, a, b, c, d, e);
+        limit::stay();
         deferred::stay();
         note::leave(TAKEN_BACK, &[Decimal::new(getpid().into()).digits()]);
     }

@@ -1,0 +1,91 @@
+//! The application's system calls on the limit of its address space, just before they are made; see [`limit`].
+
+use core::ptr;
+
+use atom_abi::SystemCall;
+
+use crate::process::copy::copy_words;
+use crate::process::maps::{Line, Maps};
+use crate::process::{info, table};
+use crate::sys::call::{getpid, syscall};
+use crate::sys::limit::{self, Limit};
+use crate::sys::sandbox;
+
+/// A limit that nobody but a privileged process may set, and that is above any other.
+static REFUSED: Limit = [0, libc::RLIM_INFINITY];
+
+/// Where the kernel writes a limit that nobody reads.
+static mut UNUSED: Limit = [0; 2];
+
+/// Looks at a system call before it is made. If it is on the limit, makes it, and leaves one that changes nothing and answers
+/// the same.
+pub(crate) fn look(call: &mut SystemCall) {
+    limit::stay();
+    let [first, second, third, fourth, ..] = call.arguments;
+    let (resource, new, old) = match call.number as i64 {
+        libc::SYS_prlimit64 if first == 0 || first as u32 == getpid() => (second, third, fourth),
+        libc::SYS_setrlimit => (first, second, 0),
+        libc::SYS_getrlimit => (first, 0, second),
+        _ => return,
+    };
+    if resource as u32 != libc::RLIMIT_AS || !sandbox::is_allowed(libc::SYS_prlimit64) {
+        return;
+    }
+    let shown = limit::shown();
+    if new == 0 && shown.is_none() {
+        return;
+    }
+    let Some(before) = shown.or_else(limit::now) else {
+        return;
+    };
+    let mut left = [0, (&raw mut UNUSED).expose_provenance()];
+    if new != 0 {
+        let mut wanted = [0; 2];
+        // The application's own call fails.
+        if !copy_words(new, &mut wanted) || wanted[0] > wanted[1] {
+            return;
+        }
+        if !limit::are_images_known() {
+            limit::note_images(images().unwrap_or(0));
+        }
+        if !limit::set(wanted) {
+            left = [(&raw const REFUSED).expose_provenance(), 0];
+        }
+    }
+    if old != 0 && left[0] == 0 {
+        // SAFETY: the kernel checks the application's pointer, and has written there if it does not complain.
+        unsafe {
+            if syscall!(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, 0, old) == 0 {
+                (old as *mut Limit).write_unaligned(before);
+            } else {
+                left[1] = old;
+            }
+        }
+    }
+    call.number = libc::SYS_prlimit64 as usize;
+    call.arguments = [0, libc::RLIMIT_AS as usize, left[0], left[1], 0, 0];
+}
+
+/// Bytes of the mappings of instrumented files, and of the area, that the originals do not have: what is new in a file is after
+/// the original's bytes. `None` if the process may not ask.
+fn images() -> Option<u64> {
+    let maps = Maps::read()?;
+    let info = info::get()?;
+    let known = if info.code.is_null() {
+        ptr::from_ref(info).addr()
+    } else {
+        info.code.addr()
+    } as u64;
+    // The file with the tool's code, where what is new begins with it.
+    let tool = maps.lines().find(|l| (l.start..l.end).contains(&known))?;
+    let objects = table::process().map_or(&[][..], table::objects);
+    let is_new = |line: &Line| {
+        if line.path.is_empty() {
+            return false;
+        }
+        let object = table::object_at(line.start).map(|(object, _)| &objects[object]);
+        line.path == tool.path && line.offset >= tool.offset
+            || object.is_some_and(|object| line.offset >= object.size)
+    };
+    Some(maps.lines().filter(is_new).map(|l| l.end - l.start).sum())
+}
