@@ -1,4 +1,4 @@
-//! The application's system calls on the limit of its address space, just before they are made; see [`limit`].
+//! The application's system calls on the limits of its address space, just before they are made; see [`limit`].
 
 use core::ptr;
 
@@ -17,7 +17,7 @@ static REFUSED: Limit = [0, libc::RLIM_INFINITY];
 /// Where the kernel writes a limit that nobody reads.
 static mut UNUSED: Limit = [0; 2];
 
-/// Looks at a system call before it is made. If it is on the limit, makes it, and leaves one that changes nothing and answers
+/// Looks at a system call before it is made. If it is on one of the limits, makes it, and leaves one that changes nothing and answers
 /// the same.
 pub(crate) fn look(call: &mut SystemCall) {
     limit::stay();
@@ -28,14 +28,19 @@ pub(crate) fn look(call: &mut SystemCall) {
         libc::SYS_getrlimit => (first, 0, second),
         _ => return,
     };
-    if resource as u32 != libc::RLIMIT_AS || !sandbox::is_allowed(libc::SYS_prlimit64) {
+    let kind = match resource as u32 {
+        libc::RLIMIT_AS => &limit::ADDRESSES,
+        libc::RLIMIT_DATA => &limit::DATA,
+        _ => return,
+    };
+    if !sandbox::is_allowed(libc::SYS_prlimit64) {
         return;
     }
-    let shown = limit::shown();
+    let shown = kind.shown();
     if new == 0 && shown.is_none() {
         return;
     }
-    let Some(before) = shown.or_else(limit::now) else {
+    let Some(before) = shown.or_else(|| kind.now()) else {
         return;
     };
     let mut left = [0, (&raw mut UNUSED).expose_provenance()];
@@ -45,17 +50,17 @@ pub(crate) fn look(call: &mut SystemCall) {
         if !copy_words(new, &mut wanted) || wanted[0] > wanted[1] {
             return;
         }
-        if !limit::are_images_known() {
-            limit::note_images(images().unwrap_or(0));
+        if !kind.are_images_known() {
+            kind.note_images(images(ptr::eq(kind, &limit::DATA)).unwrap_or(0));
         }
-        if !limit::set(wanted) {
+        if !kind.set(wanted) {
             left = [(&raw const REFUSED).expose_provenance(), 0];
         }
     }
     if old != 0 && left[0] == 0 {
         // SAFETY: the kernel checks the application's pointer, and has written there if it does not complain.
         unsafe {
-            if syscall!(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, 0, old) == 0 {
+            if syscall!(libc::SYS_prlimit64, 0, resource, 0, old) == 0 {
                 (old as *mut Limit).write_unaligned(before);
             } else {
                 left[1] = old;
@@ -63,12 +68,12 @@ pub(crate) fn look(call: &mut SystemCall) {
         }
     }
     call.number = libc::SYS_prlimit64 as usize;
-    call.arguments = [0, libc::RLIMIT_AS as usize, left[0], left[1], 0, 0];
+    call.arguments = [0, resource, left[0], left[1], 0, 0];
 }
 
 /// Bytes of the mappings of instrumented files, and of the area, that the originals do not have: what is new in a file is after
-/// the original's bytes. `None` if the process may not ask.
-fn images() -> Option<u64> {
+/// the original's bytes. `data`: of those to write. `None` if the process may not ask.
+fn images(data: bool) -> Option<u64> {
     let maps = Maps::read()?;
     let info = info::get()?;
     let known = if info.code.is_null() {
@@ -80,7 +85,7 @@ fn images() -> Option<u64> {
     let tool = maps.lines().find(|l| (l.start..l.end).contains(&known))?;
     let objects = table::process().map_or(&[][..], table::objects);
     let is_new = |line: &Line| {
-        if line.path.is_empty() {
+        if line.path.is_empty() || data && !line.is_writable {
             return false;
         }
         let object = table::object_at(line.start).map(|(object, _)| &objects[object]);

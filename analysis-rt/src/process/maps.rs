@@ -20,6 +20,8 @@ pub(crate) struct Line {
     pub start: u64,
     /// Address after the last.
     pub end: u64,
+    /// True if the process may write there.
+    pub is_writable: bool,
     /// Offset in the file of the first address.
     pub offset: u64,
     /// Path of the file; empty if there is none.
@@ -39,10 +41,12 @@ impl Line {
         };
         // A dash; then the access rights between spaces.
         let (start, end, offset) = (number(0)?, number(1)?, number(" r-xp ".len())?);
+        let rights = line.split(|b| *b == b' ').nth(1)?;
         let path = line.iter().position(|b| *b == b'/');
         Some(Self {
             start,
             end,
+            is_writable: rights.contains(&b'w'),
             offset,
             path: path.map_or(&[], |at| &line[at..]),
         })

@@ -10,6 +10,9 @@ use super::Place;
 /// sizes differ.
 const TOOLS: [&str; 3] = ["icount", "dtb", "memcheck"];
 
+/// Arguments with which the program limits its address space, and what it may write of it.
+const WAYS: [&[&str]; 2] = [&[], &["data"]];
+
 #[test]
 fn a_program_has_the_address_space_that_it_allows_itself() {
     let builds = [
@@ -20,28 +23,34 @@ fn a_program_has_the_address_space_that_it_allows_itself() {
     for (i, (compiler, flags)) in builds.into_iter().enumerate() {
         let place = Place::new(&format!("limits{i}"));
         place.program(compiler, "limited.c", flags);
-        let said = |mut command: Command| {
-            let output = command.arg(place.original()).current_dir(&place.folder);
-            String::from_utf8(output.output().unwrap().stdout).unwrap()
+        let said = |before: &[&str], way: &[&str]| {
+            let mut command = Command::new("setarch");
+            command.arg("-R").args(before).arg(place.original());
+            command.args(way).current_dir(&place.folder);
+            command.env("XDG_CACHE_HOME", place.folder.join("cache"));
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
         };
-        let mut original = Command::new("setarch");
-        original.arg("-R");
-        let expected = said(original);
-        assert!(
-            expected.contains("in the end: 52428800 73400320, 0 0"),
-            "{expected}"
-        );
-        for tool in TOOLS {
-            let mut run = Command::new("setarch");
-            run.arg("-R").arg(atom::command().unwrap());
-            run.args(["run", "-q", "--children", tool, "--"]);
-            run.env("XDG_CACHE_HOME", place.folder.join("cache"));
-            let found = said(run);
-            let what = format!("{compiler} {flags:?} {tool}");
-            if tool == "memcheck" {
-                assert_eq!(sizeless(&found), sizeless(&expected), "{what}");
-            } else {
-                assert_eq!(found, expected, "{what}");
+        let atom = atom::command().unwrap();
+        for way in WAYS {
+            let expected = said(&[], way);
+            let end = "in the end: 52428800 73400320, 0 0";
+            assert!(expected.contains(end), "{expected}");
+            for tool in TOOLS {
+                let run = [
+                    atom.to_str().unwrap(),
+                    "run",
+                    "-q",
+                    "--children",
+                    tool,
+                    "--",
+                ];
+                let found = said(&run, way);
+                let what = format!("{compiler} {flags:?} {tool} {way:?}");
+                if tool == "memcheck" {
+                    assert_eq!(sizeless(&found), sizeless(&expected), "{what}");
+                } else {
+                    assert_eq!(found, expected, "{what}");
+                }
             }
         }
     }

@@ -141,7 +141,7 @@ unsafe fn is_permitted(path: usize, argv: usize, envp: usize) -> bool {
 /// True if the address space is limited (`ulimit -v`) to less than an instrumented program may reserve.
 pub(crate) fn has_little_space() -> bool {
     const NEEDED: u64 = 4 << 30;
-    limit::soft() < NEEDED
+    limit::ADDRESSES.soft() < NEEDED
 }
 
 /// Notes that a program runs as it is, and makes the application's call. If that fails, the note is taken

@@ -1,4 +1,4 @@
-// Limits its own address space, and prints how much of it is left, to the page, and what it sees of the limit: by itself, in a
+// Limits its own address space, or with an argument its data, and prints how much of it is left, to the page, and what it sees of the limit: by itself, in a
 // thread, in a forked child, and in programs that it executes.
 #include <errno.h>
 #include <pthread.h>
@@ -12,12 +12,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// RLIMIT_AS, or RLIMIT_DATA.
+static int resource;
+
 static void show(const char *when)
 {
     struct rlimit limit = {1, 1};
     struct rlimit raw = {1, 1};
-    getrlimit(RLIMIT_AS, &limit);
-    int error = syscall(SYS_getrlimit, RLIMIT_AS, &raw) ? errno : 0;
+    getrlimit(resource, &limit);
+    int error = syscall(SYS_getrlimit, resource, &raw) ? errno : 0;
     printf("%s: %ld %ld, %d %d\n", when, (long)limit.rlim_cur, (long)limit.rlim_max, error,
         memcmp(&limit, &raw, sizeof raw));
 }
@@ -30,7 +33,7 @@ static void fill(const char *when)
     int n = 0;
     for (; n < MOST; n++) {
         // Each is a mapping by itself.
-        int rights = n % 2 ? PROT_READ : PROT_READ | PROT_WRITE;
+        int rights = n % 2 && resource == RLIMIT_AS ? PROT_READ : PROT_READ | PROT_WRITE;
         pages[n] = mmap(NULL, 16384, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (pages[n] == MAP_FAILED)
             break;
@@ -51,8 +54,8 @@ static void set(const char *when, rlim_t soft, rlim_t hard, long number)
 {
     struct rlimit limit = {soft, hard};
     struct rlimit old = {1, 1};
-    int failed = number == SYS_prlimit64 ? syscall(number, getpid(), RLIMIT_AS, &limit, &old)
-                                         : syscall(number, RLIMIT_AS, &limit);
+    int failed = number == SYS_prlimit64 ? syscall(number, getpid(), resource, &limit, &old)
+                                         : syscall(number, resource, &limit);
     printf("%s: %d, before %ld %ld\n", when, failed ? errno : 0, (long)old.rlim_cur, (long)old.rlim_max);
 }
 
@@ -79,7 +82,7 @@ static void execute(int fails)
         fill("child");
         if (fails)
             execute_nothing();
-        execl("/bin/sh", "sh", "-c", "ulimit -Sv; ulimit -Hv", (char *)NULL);
+        execl("/bin/sh", "sh", "-c", resource == RLIMIT_AS ? "ulimit -Sv; ulimit -Hv" : "ulimit -Sd; ulimit -Hd", (char *)NULL);
         _exit(1);
     }
     int status;
@@ -87,16 +90,18 @@ static void execute(int fails)
     printf("child: %x\n", status);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argv;
+    resource = argc > 1 ? RLIMIT_DATA : RLIMIT_AS;
     setvbuf(stdout, NULL, _IONBF, 0);
     show("at the start");
     set("to 100 MB", 100 << 20, RLIM_INFINITY, SYS_setrlimit);
     show("after it");
     fill("main");
     set("soft above hard", 3, 2, SYS_prlimit64);
-    printf("bad pointers: %d %d\n", (int)syscall(SYS_prlimit64, 0, RLIMIT_AS, 8, NULL),
-        (int)syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, 8));
+    printf("bad pointers: %d %d\n", (int)syscall(SYS_prlimit64, 0, resource, 8, NULL),
+        (int)syscall(SYS_prlimit64, 0, resource, NULL, 8));
     pthread_t task;
     pthread_attr_t small;
     pthread_attr_init(&small);
