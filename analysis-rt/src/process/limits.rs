@@ -1,4 +1,5 @@
-//! The application's system calls on the limits of its address space, just before they are made; see [`limit`].
+//! The application's system calls on the limits of its memory, and the one that locks all of it, just before they are
+//! made; see [`limit`].
 
 use core::ptr;
 
@@ -23,6 +24,7 @@ pub(crate) fn look(call: &mut SystemCall) {
     limit::stay();
     let [first, second, third, fourth, ..] = call.arguments;
     let (resource, new, old) = match call.number as i64 {
+        libc::SYS_mlockall => return lock_all(call),
         libc::SYS_prlimit64 if first == 0 || first as u32 == getpid() => (second, third, fourth),
         libc::SYS_setrlimit => (first, second, 0),
         libc::SYS_getrlimit => (first, 0, second),
@@ -67,8 +69,43 @@ pub(crate) fn look(call: &mut SystemCall) {
             }
         }
     }
+    leave(call, resource, left);
+}
+
+/// Has the kernel answer a system call on a limit in place of the application's: with `[0, place]` it changes nothing, and
+/// writes the limit to the place.
+fn leave(call: &mut SystemCall, resource: usize, [new, old]: [usize; 2]) {
     call.number = libc::SYS_prlimit64 as usize;
-    call.arguments = [0, resource, left[0], left[1], 0, 0];
+    call.arguments = [0, resource, new, old, 0, 0];
+}
+
+/// Locks the memory of the process (`mlockall`). Pages are locked when they are touched, as the tool may have reserved more
+/// addresses than there is memory. Where the kernel refuses because of what the original does not have, nothing is locked, and
+/// the application is told that its memory is.
+fn lock_all(call: &mut SystemCall) {
+    let known = (libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) as usize;
+    let flags = call.arguments[0];
+    if flags & !known != 0 || flags & known & !(libc::MCL_ONFAULT as usize) == 0 {
+        return;
+    }
+    call.arguments[0] = flags | libc::MCL_ONFAULT as usize;
+    if !sandbox::is_allowed(libc::SYS_prlimit64) {
+        return;
+    }
+    // SAFETY: the call changes where the kernel keeps pages, and nothing that a program can read.
+    let answer = unsafe { syscall!(libc::SYS_mlockall, call.arguments[0]) };
+    let most = limit::LOCKED.soft();
+    let has_room = || sizes().is_some_and(|own| own <= most);
+    if answer == -(libc::ENOMEM as isize) && most != 0 && has_room() {
+        let unused = (&raw mut UNUSED).expose_provenance();
+        leave(call, libc::RLIMIT_MEMLOCK as usize, [0, unused]);
+    }
+}
+
+/// Bytes that the application has mapped. `None` if the process may not ask.
+fn sizes() -> Option<u64> {
+    let all: u64 = Maps::read()?.lines().map(|l| l.end - l.start).sum();
+    Some(all.saturating_sub(limit::mapped() + images(false)?))
 }
 
 /// Bytes of the mappings of instrumented files, and of the area, that the originals do not have: what is new in a file is after

@@ -31,6 +31,9 @@ pub(crate) static ADDRESSES: Resource = Resource::new(libc::RLIMIT_AS);
 /// What the process may write and does not share.
 pub(crate) static DATA: Resource = Resource::new(libc::RLIMIT_DATA);
 
+/// What the process may lock.
+pub(crate) static LOCKED: Resource = Resource::new(libc::RLIMIT_MEMLOCK);
+
 /// Bytes that the runtime and the tool have mapped, nearly all of them to write.
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -76,7 +79,7 @@ impl Resource {
 
     /// Bytes that the application would not have without the tool.
     fn added(&self) -> u64 {
-        MAPPED.load(Ordering::Relaxed) + self.images.load(Ordering::Relaxed)
+        mapped() + self.images.load(Ordering::Relaxed)
     }
 
     fn wanted(&self) -> Limit {
@@ -136,6 +139,11 @@ impl Resource {
             let _ = self.kernel(Some([soft, hard]));
         }
     }
+}
+
+/// Bytes that the runtime and the tool have mapped.
+pub(crate) fn mapped() -> u64 {
+    MAPPED.load(Ordering::Relaxed)
 }
 
 /// Has the limits that are set follow what is mapped.

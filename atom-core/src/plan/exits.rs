@@ -129,8 +129,9 @@ const MAPPING: [i32; 2] = [libc::SYS_mmap as i32, libc::SYS_munmap as i32];
 const OF_SIGNALS: [i32; 2] = [libc::SYS_rt_sigaction as i32, libc::SYS_rt_sigreturn as i32];
 /// Numbers of the system calls by which a process forbids itself system calls.
 const FORBIDDING: [i32; 2] = [libc::SYS_prctl as i32, libc::SYS_seccomp as i32];
-/// Numbers of the system calls on the limits of a process.
-const LIMITING: [i32; 3] = [
+/// Numbers of the system calls on the limits of a process and on all of its memory.
+const LIMITING: [i32; 4] = [
+    libc::SYS_mlockall as i32,
     libc::SYS_prlimit64 as i32,
     libc::SYS_setrlimit as i32,
     libc::SYS_getrlimit as i32,
