@@ -1,6 +1,7 @@
 // References that fault at the end of the address space, and instructions whose number of repetitions
 // (rcx = 2^64 - 1, as of a memset with a negative size) leaves the mapped memory. The program recovers from each fault.
 // variants: gcc-O1 gcc-O2 gcc-O2-static clang-O2
+// counts: no
 // stdout: faults 22 left fffffffffffd27f4 at 4bff8
 #define _GNU_SOURCE
 #include <setjmp.h>
