@@ -8,7 +8,7 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::c::errno::check;
-use crate::sys::call::{call6, is_error, syscall};
+use crate::sys::call::{call6, syscall};
 use crate::sys::limit;
 use crate::sys::memory::{hint, pages};
 use crate::sys::signals::without_write_signals;
@@ -243,18 +243,10 @@ pub(crate) unsafe extern "C" fn mmap(
         (0, 0) => hint(len),
         _ => address,
     };
-    limit::mapping(pages(len));
+    let arguments = [address, len, protection, flags, file, offset];
     // SAFETY: the caller's promise; without MAP_FIXED an address is only a hint.
-    let answer = unsafe {
-        call6(
-            libc::SYS_mmap as usize,
-            [address, len, protection, flags, file, offset],
-        )
-    };
-    if is_error(answer) {
-        limit::unmapped(pages(len));
-    }
-    check(answer)
+    let map = || unsafe { call6(libc::SYS_mmap as usize, arguments) };
+    check(limit::mapping(pages(len), map))
 }
 
 /// C's `munmap`.

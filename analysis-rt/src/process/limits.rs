@@ -53,7 +53,9 @@ pub(crate) fn look(call: &mut SystemCall) {
             return;
         }
         if !kind.are_images_known() {
-            kind.note_images(images(ptr::eq(kind, &limit::DATA)).unwrap_or(0));
+            let is_data = ptr::eq(kind, &limit::DATA);
+            let known = Maps::read().and_then(|maps| images(&maps, is_data));
+            kind.note_images(known.unwrap_or(0));
         }
         if !kind.set(wanted) {
             left = [(&raw const REFUSED).expose_provenance(), 0];
@@ -83,35 +85,36 @@ fn leave(call: &mut SystemCall, resource: usize, [new, old]: [usize; 2]) {
 /// addresses than there is memory. Where the kernel refuses because of what the original does not have, nothing is locked, and
 /// the application is told that its memory is.
 fn lock_all(call: &mut SystemCall) {
-    let known = (libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) as usize;
+    let what = (libc::MCL_CURRENT | libc::MCL_FUTURE) as usize;
+    let on_fault = libc::MCL_ONFAULT as usize;
     let flags = call.arguments[0];
-    if flags & !known != 0 || flags & known & !(libc::MCL_ONFAULT as usize) == 0 {
+    // The application's own call fails.
+    if flags & !(what | on_fault) != 0 || flags & what == 0 {
         return;
     }
-    call.arguments[0] = flags | libc::MCL_ONFAULT as usize;
+    call.arguments[0] = flags | on_fault;
     if !sandbox::is_allowed(libc::SYS_prlimit64) {
         return;
     }
     // SAFETY: the call changes where the kernel keeps pages, and nothing that a program can read.
     let answer = unsafe { syscall!(libc::SYS_mlockall, call.arguments[0]) };
-    let most = limit::LOCKED.soft();
-    let has_room = || sizes().is_some_and(|own| own <= most);
-    if answer == -(libc::ENOMEM as isize) && most != 0 && has_room() {
+    let has_room = || size().is_some_and(|own| own <= limit::LOCKED.soft());
+    if answer == 0 || answer == -(libc::ENOMEM as isize) && has_room() {
         let unused = (&raw mut UNUSED).expose_provenance();
         leave(call, libc::RLIMIT_MEMLOCK as usize, [0, unused]);
     }
 }
 
 /// Bytes that the application has mapped. `None` if the process may not ask.
-fn sizes() -> Option<u64> {
-    let all: u64 = Maps::read()?.lines().map(|l| l.end - l.start).sum();
-    Some(all.saturating_sub(limit::mapped() + images(false)?))
+fn size() -> Option<u64> {
+    let maps = Maps::read()?;
+    let all: u64 = maps.lines().map(|l| l.end - l.start).sum();
+    Some(all.saturating_sub(limit::mapped() + images(&maps, false)?))
 }
 
 /// Bytes of the mappings of instrumented files, and of the area, that the originals do not have: what is new in a file is after
-/// the original's bytes. `data`: of those to write. `None` if the process may not ask.
-fn images(data: bool) -> Option<u64> {
-    let maps = Maps::read()?;
+/// the original's bytes. `data`: of those to write. `None` if it is not known where the tool's code is.
+fn images(maps: &Maps, data: bool) -> Option<u64> {
     let info = info::get()?;
     let known = if info.code.is_null() {
         ptr::from_ref(info).addr()

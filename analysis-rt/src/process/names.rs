@@ -55,11 +55,9 @@ pub(crate) type Named = (&'static [u8], u64);
 impl Names {
     /// Asks the kernel what is mapped; no names if the process may not ask.
     pub(crate) fn read() -> Self {
-        let maps = if sandbox::is_allowed(libc::SYS_lseek) {
-            Maps::read()
-        } else {
-            None
-        };
+        let maps = sandbox::is_allowed(libc::SYS_lseek)
+            .then(Maps::read)
+            .flatten();
         Self {
             maps: maps.unwrap_or_default(),
             files: [None; MOST_FILES],

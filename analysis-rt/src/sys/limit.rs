@@ -6,13 +6,13 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::sys::call::syscall;
+use crate::sys::call::{is_error, syscall};
 use crate::sys::sandbox;
 
 /// The soft limit and the hard one, in bytes.
 pub(crate) type Limit = [u64; 2];
 
-/// One of the two resources.
+/// A resource that a limit is set for.
 pub(crate) struct Resource {
     number: u32,
     /// Bytes of the instrumented files that the originals do not have; 0 if it is not known yet.
@@ -43,7 +43,7 @@ static IS_LEFT: AtomicBool = AtomicBool::new(false);
 /// Bytes by which the hard limit is higher still, for what the runtime maps later: a hard limit is not raised again.
 const SPARE: u64 = 1 << 40;
 
-/// A limit of the application with so many bytes more. No limit stays none.
+/// Adds `by` bytes to a limit of the application. `RLIM_INFINITY`, which is no limit, stays as it is.
 fn raised(limit: u64, by: u64) -> u64 {
     match limit {
         libc::RLIM_INFINITY => limit,
@@ -155,13 +155,19 @@ fn follow() {
     }
 }
 
-/// Tells that the runtime or the tool maps so many bytes next.
-pub(crate) fn mapping(len: usize) {
+/// Counts `len` bytes for the runtime or the tool, and maps them by `map`, which returns the kernel's answer. If that is an
+/// error, the bytes count no more.
+pub(crate) fn mapping(len: usize, map: impl FnOnce() -> isize) -> isize {
     MAPPED.fetch_add(len as u64, Ordering::Relaxed);
     follow();
+    let answer = map();
+    if is_error(answer) {
+        unmapped(len);
+    }
+    answer
 }
 
-/// Tells that so many bytes are mapped no more, or could not be mapped.
+/// Takes `len` bytes from the count of what the runtime and the tool have mapped.
 pub(crate) fn unmapped(len: usize) {
     let less = |mapped: u64| Some(mapped.saturating_sub(len as u64));
     let _ = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

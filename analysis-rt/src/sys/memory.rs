@@ -45,14 +45,12 @@ fn map_near(next: &AtomicUsize, len: usize, protection: i32) -> *mut u8 {
     let len = pages(len);
     let hint = hint_near(next, len);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    limit::mapping(len);
     // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
-    let r = unsafe { syscall!(libc::SYS_mmap, hint, len, protection, flags, -1isize, 0) };
+    let map = || unsafe { syscall!(libc::SYS_mmap, hint, len, protection, flags, -1isize, 0) };
+    let r = limit::mapping(len, map);
     if !is_error(r) {
-        return r as *mut u8;
-    }
-    limit::unmapped(len);
-    if protection == READ_WRITE {
+        r as *mut u8
+    } else if protection == READ_WRITE {
         from_aside(len)
     } else {
         ptr::null_mut()
@@ -70,25 +68,15 @@ pub(crate) fn set_aside() {
         return;
     }
     for len in [1 << 30, 1 << 26] {
-        limit::mapping(len);
+        let at = hint(len);
         // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
-        let r = unsafe {
-            syscall!(
-                libc::SYS_mmap,
-                hint(len),
-                len,
-                READ_WRITE,
-                FLAGS,
-                -1isize,
-                0
-            )
-        };
+        let map = || unsafe { syscall!(libc::SYS_mmap, at, len, READ_WRITE, FLAGS, -1isize, 0) };
+        let r = limit::mapping(len, map);
         if !is_error(r) {
             ASIDE[0].store(r as usize, Ordering::Relaxed);
             ASIDE[1].store(r as usize + len, Ordering::Release);
             return;
         }
-        limit::unmapped(len);
     }
 }
 
@@ -178,14 +166,13 @@ pub(crate) unsafe fn unmap(start: *mut u8, len: usize) {
 pub(crate) unsafe fn remap(start: *mut u8, old: usize, new: usize) -> *mut u8 {
     const MOVE: i32 = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let (more, less) = (new.saturating_sub(old), old.saturating_sub(new));
-    limit::mapping(more);
     // SAFETY: the range is the caller's; without flags it can only grow into free space.
-    let r = unsafe { syscall!(libc::SYS_mremap, start, old, new, 0) };
+    let grow = || unsafe { syscall!(libc::SYS_mremap, start, old, new, 0) };
+    let r = limit::mapping(more, grow);
     if !is_error(r) {
         limit::unmapped(less);
         return r as *mut u8;
     }
-    limit::unmapped(more);
     let target = map_near(&NEXT_HINT, new, libc::PROT_NONE);
     if target.is_null() {
         return target;

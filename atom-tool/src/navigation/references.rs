@@ -128,8 +128,8 @@ pub fn repeated(
 /// Number of bytes that a repeated instruction may reference before anyone asks whether there is memory for them.
 const MOST: u64 = 1 << 32;
 
-/// Returns how many of `times` repetitions an instruction begins before it leaves the mapped memory: a number as high as
-/// that of a `memset` with a negative size ends with a fault.
+/// Returns the number of repetitions, `times` at most, that an instruction begins before it leaves the mapped memory. A
+/// `memset` with a negative size asks for nearly 2^64 of them, and ends with a fault.
 #[cold]
 #[inline(never)]
 fn possible(at: [u64; 2], times: u64, size: u64, down: bool) -> u64 {
